@@ -1,0 +1,61 @@
+package lifecycle
+
+import (
+	"context"
+
+	"github.com/pedelec/pedelec-core/internal/thread"
+)
+
+// Store keeps threads. Its errors are *fault.Error with STORAGE_FULL,
+// STORAGE_FAILED or, for an unknown thread, THREAD_NOT_FOUND.
+type Store interface {
+	// Commit makes one change of one thread durable, or changes nothing.
+	Commit(c thread.Commit) error
+	// ReserveBlock records that sequence numbers up to end may be used by
+	// deltas, in a key of its own.
+	ReserveBlock(threadID string, end uint64) error
+	// Load reads a thread. Record.BlockEnd is the later of the record's own and
+	// that of ReserveBlock.
+	Load(threadID string) (thread.Loaded, error)
+	// Events reads journal events with after < Seq <= through, no more than
+	// about limit events or maxBytes bytes, never splitting a group.
+	Events(threadID string, after, through uint64, limit, maxBytes int) (thread.JournalPage, error)
+	// Operation reads an operation that the thread still remembers.
+	Operation(threadID, operationID string) (op thread.Operation, found bool, err error)
+	// List reads a page of summaries as stored, ordered by id.
+	List(q thread.ListQuery) (thread.Page, error)
+	// Live returns ids of threads that are not ended, ordered, after a given one.
+	Live(after string, limit int) ([]string, error)
+	// Delete removes a thread and all that is stored of it.
+	Delete(threadID string) error
+}
+
+// Runtimes opens provider sessions, starting the provider's program if need be.
+type Runtimes interface {
+	Attach(ctx context.Context, spec thread.SessionSpec, sink thread.Sink) (thread.Attachment, error)
+}
+
+// Workspaces makes and checks the folders in which agents work.
+type Workspaces interface {
+	// CreateManaged makes the managed workspace of a thread. undo removes it.
+	CreateManaged(threadID string) (path string, undo func(), err error)
+	// CreateCustom checks and makes an application's own folder and returns its
+	// canonical path. With an origin it writes the marker file. undo removes
+	// what this call made.
+	CreateCustom(path, sdkVersion, origin string) (canonical string, undo func(), err error)
+	// Reopen checks a recorded workspace before a resume: it exists, is a
+	// directory, is writable, is still at its canonical path, and its private
+	// folder can be made. The error is WORKSPACE_OPEN_FAILED's cause.
+	Reopen(path string) error
+	// PrivateDir makes and returns <path>/.pedelec-runtime/threads/<threadID>.
+	PrivateDir(path, threadID string) (string, error)
+}
+
+// Profiles are the parts of the settings that concern threads.
+type Profiles interface {
+	// EffortArgs returns the pairs of a provider's effort level, checked.
+	// Errors: INVALID_INPUT, MODEL_REQUIRED.
+	EffortArgs(p thread.Provider, e thread.Effort) ([]string, error)
+	// Permission returns what the provider's agent may do without asking.
+	Permission(p thread.Provider) thread.Permission
+}
