@@ -1,5 +1,12 @@
 package thread
 
+import "errors"
+
+// ErrTrimmed is what a feed returns when retention removed durable events that
+// it had not taken yet. Its connection must close, so that the client takes a
+// new snapshot.
+var ErrTrimmed = errors.New("events were trimmed before this subscriber took them")
+
 // Feed is one subscription of a thread: a cursor into its events. It is used by
 // one goroutine, except Close, which may be called by any.
 type Feed interface {
