@@ -1,0 +1,123 @@
+package thread
+
+import (
+	"github.com/pedelec/pedelec-core/internal/fault"
+)
+
+// Input is something that happened to a thread. The set is closed.
+type Input interface{ input() }
+
+// Requests. Caller gets exactly one [Reply], at once or later.
+type (
+	// Admit asks for an operation. Reply: [Admission].
+	Admit struct {
+		Caller      CallerID
+		Kind        OperationKind
+		OperationID string
+		Text        string // "" for a prepare
+	}
+	// Cancel asks to cancel the active operation. Reply: [Cancellation].
+	Cancel struct {
+		Caller      CallerID
+		OperationID string // "" = whichever is active
+	}
+	// End asks to end the thread. Reply: nil. Without a caller it is the daemon's
+	// own wish.
+	End struct{ Caller CallerID }
+	// Resume asks to make an ended thread idle. Reply: [Snapshot].
+	Resume struct{ Caller CallerID }
+	// Delete asks to forget an ended thread. Reply: nil; the owner of the state
+	// then removes the thread.
+	Delete struct{ Caller CallerID }
+)
+
+// Results of effects.
+type (
+	// Attached says how opening the provider session went.
+	Attached struct {
+		Turn      uint64
+		SessionID string
+		Fresh     bool         // opened, not resumed
+		Lost      *fault.Error // the recorded session could not be resumed
+		Err       *fault.Error // it did not work
+	}
+	// Started says how handing the text to the provider went.
+	Started struct {
+		Turn uint64
+		Err  *fault.Error
+	}
+	// WorkspaceChecked says whether the recorded workspace can be used.
+	WorkspaceChecked struct{ Err *fault.Error }
+	// BlockReserved says that deltas may use sequence numbers up to End.
+	BlockReserved struct {
+		Turn uint64
+		End  uint64 // 0 = it could not be recorded
+	}
+)
+
+// Things that happen by themselves.
+type (
+	// FrameArrived is something that the provider says.
+	FrameArrived struct{ Frame Frame }
+	// TimerFired says that an armed timer has run out.
+	TimerFired struct {
+		Timer Timer
+		Turn  uint64 // the turn for which it was armed; 0 = none
+	}
+	// WatchersChanged says how many subscriptions are open.
+	WatchersChanged struct{ Count int }
+	// Doom says that the turn cannot succeed any more, for a reason of ours.
+	Doom struct {
+		Turn uint64
+		Err  *fault.Error
+	}
+	// Settle is the first input of a record that an earlier daemon left behind.
+	Settle struct{}
+	// Shutdown says that the daemon leaves.
+	Shutdown struct{}
+)
+
+func (Admit) input()            {}
+func (Cancel) input()           {}
+func (End) input()              {}
+func (Resume) input()           {}
+func (Delete) input()           {}
+func (Attached) input()         {}
+func (Started) input()          {}
+func (WorkspaceChecked) input() {}
+func (BlockReserved) input()    {}
+func (FrameArrived) input()     {}
+func (TimerFired) input()       {}
+func (WatchersChanged) input()  {}
+func (Doom) input()             {}
+func (Settle) input()           {}
+func (Shutdown) input()         {}
+
+// Timer names one of a thread's timers. Arming one again replaces it.
+type Timer uint8
+
+// The timers.
+const (
+	TimerStart   Timer = iota + 1 // the provider session and the handing over of the text
+	TimerSilence                  // no frame from the provider
+	TimerStop                     // the provider's confirmation of a cancel or an end
+	TimerSession                  // an open provider session that nobody uses
+	TimerAutoEnd                  // the last subscription is gone
+)
+
+// CallerOf returns who waits for an answer to the input itself, or 0.
+func CallerOf(in Input) CallerID {
+	switch in := in.(type) {
+	case Admit:
+		return in.Caller
+	case Cancel:
+		return in.Caller
+	case End:
+		return in.Caller
+	case Resume:
+		return in.Caller
+	case Delete:
+		return in.Caller
+	}
+	return 0
+}

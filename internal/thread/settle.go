@@ -1,0 +1,76 @@
+package thread
+
+import "github.com/pedelec/pedelec-core/internal/fault"
+
+// NeedsSettling reports whether an earlier daemon left the record in a state
+// that cannot go on: in an operation, on its way to the end, on a managed
+// workspace (which is gone), or bound to a client's connection.
+func (r *Record) NeedsSettling(self string) bool {
+	return r.Instance != self && r.Status != Ended && (r.Active != nil || r.endsOnSettling(self))
+}
+
+func (r *Record) endsOnSettling(self string) bool {
+	return r.Status == Stopping || r.AutoEnd || r.Workspace.Managed && r.Workspace.Instance != self
+}
+
+// SettledStatus returns the status that the record has once it is settled.
+func (r *Record) SettledStatus(self string) Status {
+	switch {
+	case !r.NeedsSettling(self):
+		return r.Status
+	case r.endsOnSettling(self):
+		return Ended
+	}
+	return Idle
+}
+
+// Crashed returns the state as the crash left it, in the form in which clients
+// may see it until it is settled. Sequence numbers go on behind the reserved
+// block, since any of it may have been told.
+func (s State) Crashed() State {
+	if !s.NeedsSettling(s.self) {
+		return s
+	}
+	if s.Active != nil {
+		s.LatestSeq = max(s.LatestSeq, s.BlockEnd)
+	}
+	if s.Status == WaitingToolResult {
+		s.Status = Running
+	}
+	if s.endsOnSettling(s.self) {
+		s.Status = Stopping
+	}
+	return s
+}
+
+func (st *stepper) settle() {
+	if !st.NeedsSettling(st.self) {
+		return
+	}
+	if st.endsOnSettling(st.self) {
+		st.completeEnd()
+		return
+	}
+	st.completeCancelled(fault.OperationInterrupted)
+}
+
+// shutdown ends the operation that runs and, where the thread cannot outlive
+// this daemon, the thread.
+func (st *stepper) shutdown() {
+	if st.Status == Ended {
+		return
+	}
+	if st.Active != nil {
+		st.do(Effect{Kind: EffectAbort})
+		if st.turn.phase >= starting {
+			st.do(Effect{Kind: EffectCancelTurn, Turn: st.turn.id})
+		}
+		enders := st.turn.enders
+		st.turn.enders = nil
+		st.completeCancelled(fault.OperationInterrupted)
+		st.turn.enders = enders
+	}
+	if st.Workspace.Managed || st.AutoEnd || len(st.turn.enders) > 0 {
+		st.completeEnd()
+	}
+}
