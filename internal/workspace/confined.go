@@ -1,0 +1,103 @@
+package workspace
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+)
+
+// errNotDirectory is the cause when an entry that must be a real directory is
+// something else, a symbolic link included.
+var errNotDirectory = errors.New("is not a real directory")
+
+// errSwapped is the cause when an entry changed between two looks at it.
+var errSwapped = errors.New("was replaced while it was opened")
+
+// openDir opens the directory called name, a single component, directly under
+// parent.
+//
+// os.Root alone keeps a path inside its folder but follows links within it, so
+// an agent could redirect our writes onto the user's own files. What we hold
+// after this is the very directory that Lstat saw.
+func openDir(parent *os.Root, name string) (*os.Root, error) {
+	seen, err := parent.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !seen.IsDir() {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: errNotDirectory}
+	}
+	dir, err := parent.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	opened, err := dir.Stat(".")
+	if err == nil && !os.SameFile(seen, opened) {
+		err = &fs.PathError{Op: "open", Path: name, Err: errSwapped}
+	}
+	if err != nil {
+		dir.Close()
+		return nil, err
+	}
+	return dir, nil
+}
+
+// makeDir opens the directory called name under parent and makes it first if
+// there is none.
+func makeDir(parent *os.Root, name string) (*os.Root, error) {
+	err := parent.Mkdir(name, privateDirMode)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	if err == nil {
+		if err := syncRoot(parent); err != nil {
+			return nil, err
+		}
+	}
+	return openDir(parent, name)
+}
+
+// writeNew makes a file that must not exist yet and forces it to disk. A file
+// that cannot be written whole is removed again.
+func writeNew(dir *os.Root, name string, data []byte, mode fs.FileMode) (fs.FileInfo, error) {
+	f, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return nil, err
+	}
+	info, err := fill(f, data)
+	if err != nil {
+		return nil, errors.Join(err, dir.Remove(name))
+	}
+	return info, syncRoot(dir)
+}
+
+func fill(f *os.File, data []byte) (fs.FileInfo, error) {
+	if _, err := f.Write(data); err != nil {
+		f.Close()
+		return nil, err
+	}
+	if err := f.Sync(); err != nil {
+		f.Close()
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return info, f.Close()
+}
+
+// syncRoot forces the entries of a directory to disk.
+func syncRoot(dir *os.Root) error {
+	f, err := dir.Open(".")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := syncDir(f); err != nil {
+		return fmt.Errorf("sync directory: %w", err)
+	}
+	return nil
+}
