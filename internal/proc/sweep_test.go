@@ -1,0 +1,232 @@
+//go:build linux
+
+package proc
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/rs/zerolog"
+)
+
+// fileLedger keeps each entry in a file, so that it outlives a killed process.
+type fileLedger string
+
+func (dir fileLedger) Put(id string, value []byte) error {
+	return os.WriteFile(string(dir)+"/"+id, value, 0o600)
+}
+
+func (dir fileLedger) Delete(id string) error { return os.Remove(string(dir) + "/" + id) }
+
+func (dir fileLedger) All() (map[string][]byte, error) {
+	names, err := readNames(string(dir))
+	if err != nil {
+		return nil, err
+	}
+	all := map[string][]byte{}
+	for _, name := range names {
+		if all[name], err = os.ReadFile(string(dir) + "/" + name); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// beDaemon starts a runtime with tools of all kinds, says their pids and waits
+// to be killed.
+func beDaemon(dir string) int {
+	s := New(fileLedger(dir), "earlier-instance", zerolog.Nop())
+	said := make(chan struct{}, 2)
+	p, err := s.Start(background(), Spec{
+		Provider: "fake",
+		Path:     os.Args[0],
+		Env:      []string{childEnv + "=group,session,hang"},
+		OnFrame:  func(_ *Process, frame []byte) { fmt.Printf("%s\n", frame); said <- struct{}{} },
+	})
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	<-said
+	<-said
+	fmt.Printf("{\"frame\":\"%d\"}\n", p.PID)
+	select {}
+}
+
+func TestSweepKillsWhatAKilledDaemonLeft(t *testing.T) {
+	dir := t.TempDir()
+	daemon := exec.Command(os.Args[0])
+	daemon.Env = append(os.Environ(), childEnv+"=daemon:"+dir)
+	out, err := daemon.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := daemon.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var group, session, leader int
+	lines := bufio.NewScanner(out)
+	for _, pid := range []*int{&group, &session, &leader} {
+		if !lines.Scan() {
+			t.Fatal("the daemon said nothing")
+		}
+		if _, err := fmt.Sscanf(lines.Text(), `{"frame":"%d"}`, pid); err != nil {
+			t.Fatalf("%q: %v", lines.Text(), err)
+		}
+	}
+	if err := daemon.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = daemon.Wait()
+	awaitDead(t, leader) // by its parent-death signal
+	for _, pid := range []int{group, session} {
+		if !alive(pid) {
+			t.Fatalf("tool %d died with the daemon: nothing is left to sweep", pid)
+		}
+	}
+	stranger := startStranger(t)
+
+	s := New(fileLedger(dir), "this-instance", zerolog.Nop())
+	defer s.Close()
+	if err := s.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range []int{group, session} {
+		if alive(pid) {
+			t.Errorf("tool %d is alive", pid)
+		}
+	}
+	if !alive(stranger) {
+		t.Error("a stranger was killed")
+	}
+	if left, _ := fileLedger(dir).All(); len(left) != 0 {
+		t.Errorf("%d entries left", len(left))
+	}
+}
+
+// startStranger starts a process that has nothing to do with us, in a group of
+// its own.
+func startStranger(t *testing.T) int {
+	t.Helper()
+	c := exec.Command(os.Args[0])
+	c.Env = []string{childEnv + "=hang"}
+	c.SysProcAttr = spawnAttr()
+	c.SysProcAttr.Pdeathsig = 0
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
+	return c.Process.Pid
+}
+
+func TestSweepTrustsAPidOnlyWithItsStartTimeInItsBoot(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(*Entry)
+		dies   bool
+	}{
+		{"the recorded process", func(*Entry) {}, true},
+		{"another start time: the pid was used again", func(e *Entry) { e.StartTime++ }, false},
+		{"another boot", func(e *Entry) { e.BootID = "earlier" }, false},
+		{"no start time", func(e *Entry) { e.StartTime = 0 }, false},
+		{"no boot", func(e *Entry) { e.BootID = "" }, false},
+		{"our own instance", func(e *Entry) { e.Instance = "this-instance" }, false},
+		{"ourselves", func(e *Entry) { e.PID = os.Getpid() }, false},
+		{"the first process", func(e *Entry) { e.PID = 1 }, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFixture(t)
+			pid := startStranger(t)
+			e := Entry{RuntimeID: "of-nobody", Instance: "earlier-instance", BootID: bootID(), PID: pid}
+			var err error
+			if e.StartTime, err = startTime(pid); err != nil {
+				t.Fatal(err)
+			}
+			tt.change(&e)
+			if err := f.record(e); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.Sweep(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if tt.dies {
+				awaitDead(t, pid)
+			} else if !alive(pid) {
+				t.Error("a stranger was killed")
+			}
+			if kept := f.ledger.size() == 1; kept != (e.Instance == "this-instance") {
+				t.Errorf("entry kept: %v", kept)
+			}
+		})
+	}
+}
+
+func TestSweepClearsAnUnreadableEntry(t *testing.T) {
+	f := newFixture(t)
+	_ = f.ledger.Put("damaged", []byte{99})
+	if err := f.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.mustBeEmpty(t)
+}
+
+func TestAStartWaitsForTheSweep(t *testing.T) {
+	f := newFixture(t)
+	end := f.beginSweep()
+	started := make(chan *Process, 1)
+	go func() {
+		p, _ := f.Start(background(), Spec{Path: os.Args[0], Env: []string{childEnv + "=hang"}})
+		started <- p
+	}()
+	select {
+	case <-started:
+		t.Error("started during the sweep")
+	default:
+	}
+	end()
+	if p := receive(t, started); p == nil {
+		t.Error("did not start after the sweep")
+	}
+}
+
+func TestParseStartTime(t *testing.T) {
+	tests := []struct {
+		name, stat string
+		want       uint64
+		fails      bool
+	}{
+		{"plain", "7 (sh) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 1 2", 4711, false},
+		{"name with parentheses and spaces", "7 (a) b (c) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 1 2", 4711, false},
+		{"short", "7 (sh) S 1", 0, true},
+		{"empty", "", 0, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := parseStartTime([]byte(tt.stat))
+			if got != tt.want || (err != nil) != tt.fails {
+				t.Errorf("got %d, %v", got, err)
+			}
+		})
+	}
+}
+
+func TestEntryRoundTrip(t *testing.T) {
+	want := Entry{RuntimeID: "id", Provider: "codex", Instance: "i", BootID: "b", PID: 4, StartTime: 1 << 60}
+	value, err := encodeEntry(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := decodeEntry("id", value); err != nil || got != want {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	for _, damaged := range [][]byte{nil, {2}, {1}, []byte("\x01{"), []byte(strings.Repeat("x", 10))} {
+		if _, err := decodeEntry("id", damaged); err == nil {
+			t.Errorf("decoded %q", damaged)
+		}
+	}
+}

@@ -1,0 +1,212 @@
+package proc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// maxEnviron bounds what is read of a process's environment; the kernel's
+	// own limit for arguments and environment together is 6 MiB by default.
+	maxEnviron = 8 << 20
+
+	// deathWait bounds the wait for killed processes to be gone.
+	deathWait = 500 * time.Millisecond
+)
+
+// spawnAttr: the session is also a group; the parent-death signal is sent when
+// the starting thread ends, hence the one spawner thread.
+func spawnAttr() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+// waitExit returns when the process has exited, and leaves it to be reaped.
+func waitExit(p *os.Process) error {
+	for {
+		err := unix.Waitid(unix.P_PID, p.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// bootID tells boots apart; "" when the system does not.
+func bootID() string {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// startTime returns when a process started, in clock ticks since boot.
+func startTime(pid int) (uint64, error) {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0, err
+	}
+	return parseStartTime(stat)
+}
+
+// parseStartTime reads field 22 of /proc/<pid>/stat. The second field is the
+// program's name in parentheses, which may itself hold spaces and parentheses.
+func parseStartTime(stat []byte) (uint64, error) {
+	const fieldsAfterName = 22 - 3
+	i := bytes.LastIndexByte(stat, ')')
+	fields := bytes.Fields(stat[i+1:])
+	if i < 0 || len(fields) <= fieldsAfterName {
+		return 0, fmt.Errorf("process status %q has no start time", stat)
+	}
+	return strconv.ParseUint(string(fields[fieldsAfterName]), 10, 64)
+}
+
+// residentBytes returns a process's resident memory; 0 = unknown.
+func residentBytes(pid int) int64 {
+	statm, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm")
+	if err != nil {
+		return 0
+	}
+	fields := bytes.Fields(statm)
+	if len(fields) < 2 {
+		return 0
+	}
+	pages, err := strconv.ParseInt(string(fields[1]), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return pages * int64(os.Getpagesize())
+}
+
+// killMarked kills every process of our user whose environment carries one of
+// the ids, except ourselves, and waits a moment until they are gone. It returns
+// how many it killed. One call is one round: a process that forks meanwhile may
+// leave a child for the next.
+func killMarked(ids map[string]bool) (int, error) {
+	names, err := readNames("/proc")
+	if err != nil {
+		return 0, fmt.Errorf("list processes: %w", err)
+	}
+	var (
+		scan   = scanner{ids: ids, buf: make([]byte, 16<<10)}
+		killed []unix.PollFd
+		count  int
+		failed error
+	)
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil || pid == os.Getpid() || !scan.marked(pid) {
+			continue
+		}
+		fd, err := scan.kill(pid)
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("kill process %d: %w", pid, err))
+			continue
+		}
+		count++
+		if fd >= 0 {
+			killed = append(killed, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+		}
+	}
+	awaitDeath(killed)
+	return count, failed
+}
+
+func readNames(dir string) ([]string, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.Readdirnames(-1)
+}
+
+type scanner struct {
+	ids map[string]bool
+	buf []byte
+}
+
+// marked reports whether a process is our user's and carries one of the ids.
+// It answers false for what it may not or can no longer see.
+func (s *scanner) marked(pid int) bool {
+	dir := "/proc/" + strconv.Itoa(pid)
+	var stat unix.Stat_t
+	if err := unix.Stat(dir, &stat); err != nil || int(stat.Uid) != os.Getuid() {
+		return false
+	}
+	fd, err := unix.Open(dir+"/environ", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	size := 0
+	for {
+		n, err := unix.Read(fd, s.buf[size:])
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || n <= 0 {
+			break
+		}
+		if size += n; size == len(s.buf) {
+			if size >= maxEnviron {
+				break
+			}
+			s.buf = append(s.buf, make([]byte, len(s.buf))...)
+		}
+	}
+	return carriesID(s.buf[:size], s.ids)
+}
+
+// kill ends a marked process through a handle that cannot come to mean another
+// one: taken first, and the mark looked at once more behind it. It returns the
+// handle, or -1 when there is nothing to wait for.
+func (s *scanner) kill(pid int) (handle int, err error) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return -1, nil
+	}
+	if err != nil { // a kernel before 5.3, or no free descriptor
+		return -1, ignoreGone(unix.Kill(pid, unix.SIGKILL))
+	}
+	if !s.marked(pid) {
+		unix.Close(fd)
+		return -1, nil
+	}
+	if err := ignoreGone(unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)); err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+func ignoreGone(err error) error {
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	return err
+}
+
+// awaitDeath waits until the processes behind the handles are dead, and closes
+// the handles.
+func awaitDeath(handles []unix.PollFd) {
+	deadline := time.Now().Add(deathWait)
+	for _, handle := range handles {
+		one := []unix.PollFd{handle}
+		for {
+			left := time.Until(deadline)
+			_, err := unix.Poll(one, int(max(left, 0).Milliseconds()))
+			if !errors.Is(err, unix.EINTR) {
+				break
+			}
+		}
+		unix.Close(int(handle.Fd))
+	}
+}
