@@ -15,6 +15,7 @@ type (
 		Kind        OperationKind
 		OperationID string
 		Text        string // "" for a prepare
+		Leaving     bool   // the daemon shuts down: only duplicates are answered
 	}
 	// Cancel asks to cancel the active operation. Reply: [Cancellation].
 	Cancel struct {

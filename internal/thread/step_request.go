@@ -11,6 +11,10 @@ func (st *stepper) admit(in Admit) {
 		st.out.Replies = append(st.out.Replies, reply)
 		return
 	}
+	if in.Leaving {
+		st.refuse(in.Caller, st.refusal(fault.CoreRuntimeUnavailable, "The daemon is shutting down."))
+		return
+	}
 	if err := st.admissible(in.Kind); err != nil {
 		st.refuse(in.Caller, err)
 		return

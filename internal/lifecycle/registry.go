@@ -1,0 +1,118 @@
+package lifecycle
+
+import (
+	"sync"
+
+	"github.com/pedelec/pedelec-core/internal/fault"
+)
+
+// registry holds the loaded threads. An entry is placed before its thread is
+// loaded and taken out before its actor leaves, both under one lock, so there
+// are never two actors of one thread.
+type registry struct {
+	mu      sync.Mutex
+	entries map[string]*entry
+}
+
+// entry is a thread that is loaded or being loaded.
+type entry struct {
+	ready chan struct{} // closed when actor or err is set
+	actor *actor
+	err   error
+	refs  int // requests and feeds that use it
+}
+
+// acquire returns the actor of a thread, loading it if need be. The caller
+// releases it.
+func (g *registry) acquire(id string, load func(id string) (*actor, error)) (*actor, error) {
+	g.mu.Lock()
+	e := g.entries[id]
+	if e != nil {
+		e.refs++
+		g.mu.Unlock()
+		<-e.ready
+		return e.actor, e.err
+	}
+	e = &entry{ready: make(chan struct{}), refs: 1}
+	g.entries[id] = e
+	g.mu.Unlock()
+
+	e.actor, e.err = load(id)
+	if e.err != nil {
+		g.mu.Lock()
+		delete(g.entries, id)
+		g.mu.Unlock()
+	}
+	close(e.ready)
+	return e.actor, e.err
+}
+
+// release gives a reference back.
+func (g *registry) release(a *actor) {
+	g.mu.Lock()
+	last := false
+	if e := g.entries[a.id]; e != nil && e.actor == a {
+		e.refs--
+		last = e.refs == 0
+	}
+	g.mu.Unlock()
+	if last {
+		a.mail.signal()
+	}
+}
+
+// used reports whether somebody holds a reference to the actor.
+func (g *registry) used(a *actor) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	e := g.entries[a.id]
+	return e != nil && e.actor == a && e.refs > 0
+}
+
+// remove takes an actor out if nobody uses it.
+func (g *registry) remove(a *actor) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	e := g.entries[a.id]
+	if e == nil || e.actor != a {
+		return true
+	}
+	if e.refs > 0 {
+		return false
+	}
+	delete(g.entries, a.id)
+	return true
+}
+
+// evict takes an actor out although it is used: its thread was deleted.
+func (g *registry) evict(a *actor) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if e := g.entries[a.id]; e != nil && e.actor == a {
+		delete(g.entries, a.id)
+	}
+}
+
+// all returns the actors that are loaded now.
+func (g *registry) all() []*actor {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	actors := make([]*actor, 0, len(g.entries))
+	for _, e := range g.entries {
+		select {
+		case <-e.ready:
+			if e.actor != nil {
+				actors = append(actors, e.actor)
+			}
+		default:
+		}
+	}
+	return actors
+}
+
+func notFound(id string) *fault.Error {
+	if len(id) > maxIDBytes {
+		id = id[:maxIDBytes]
+	}
+	return fault.New(fault.ThreadNotFound, "No thread has this id.").With("threadId", id)
+}

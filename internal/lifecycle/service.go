@@ -1,0 +1,175 @@
+package lifecycle
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pedelec/pedelec-core/internal/fault"
+	"github.com/pedelec/pedelec-core/internal/thread"
+)
+
+// Service is every thread of this daemon. Its methods are what clients ask for;
+// they are safe for concurrent use.
+type Service struct {
+	cfg      Config
+	metrics  *metrics
+	registry registry
+	callers  atomic.Uint64
+	closing  atomic.Bool
+
+	kill   context.Context // done when everything must stop now
+	stop   context.CancelFunc
+	actors sync.WaitGroup // actors, which end with their thread or with kill
+	tasks  sync.WaitGroup // effects and the sweeper
+}
+
+// New returns a service. Nothing runs before the first request or Start.
+func New(cfg Config) *Service {
+	if cfg.Durations == (Durations{}) {
+		cfg.Durations = DefaultDurations
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	s := &Service{cfg: cfg, registry: registry{entries: map[string]*entry{}}}
+	s.metrics = newMetrics(cfg.Metrics, func() float64 { return float64(len(s.registry.all())) })
+	s.kill, s.stop = context.WithCancel(context.Background())
+	return s
+}
+
+// Start begins the background work: settling threads that nobody asks for, and
+// retention.
+func (s *Service) Start() { s.spawn(s.sweep) }
+
+// spawn runs f in a goroutine that Close waits for.
+func (s *Service) spawn(f func()) {
+	s.tasks.Add(1)
+	go func() {
+		defer s.tasks.Done()
+		f()
+	}()
+}
+
+// Drain refuses new commands, ends the operations that run and the threads that
+// cannot outlive this daemon, and gives subscribers a moment to get all of it.
+// It is the first half of a clean shutdown; requests that wait are answered.
+func (s *Service) Drain(ctx context.Context) {
+	s.closing.Store(true)
+	actors := s.registry.all()
+	for _, a := range actors {
+		a.mail.put(thread.Shutdown{})
+	}
+	deadline := time.Now().Add(s.cfg.Durations.Farewell)
+	for _, a := range actors {
+		s.farewell(ctx, a, time.Until(deadline))
+	}
+}
+
+// farewell waits until the actor has handled its Shutdown, and then for its
+// subscribers. A resume without a caller comes back at once and has no effect.
+func (s *Service) farewell(ctx context.Context, a *actor, wait time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, max(wait, 0))
+	defer cancel()
+	if _, err := a.ask(ctx, func(id thread.CallerID) thread.Input { return thread.Cancel{Caller: id, OperationID: noOperation} }); err != nil {
+		return
+	}
+	a.ring.awaitWritten(a.ring.latest(), max(wait, 0))
+}
+
+// noOperation is an id that no operation has: a cancel of it is answered false
+// once everything before it was handled.
+const noOperation = " "
+
+// Close stops everything and waits for it, or for ctx.
+func (s *Service) Close(ctx context.Context) error {
+	s.closing.Store(true)
+	s.stop()
+	done := make(chan struct{})
+	go func() {
+		s.actors.Wait()
+		s.tasks.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// acquire returns the actor of a thread on which the caller may act. The result
+// must be released.
+func (s *Service) acquire(c thread.Caller, id string) (*actor, error) {
+	a, err := s.open(id)
+	if err != nil {
+		return nil, err
+	}
+	if !c.MayActOn(a.owner) {
+		s.registry.release(a)
+		return nil, fault.New(fault.ThreadAccessDenied, "This thread belongs to another origin.").With("threadId", id)
+	}
+	return a, nil
+}
+
+func (s *Service) open(id string) (*actor, error) {
+	if id == "" || len(id) > maxIDBytes {
+		return nil, notFound(id)
+	}
+	return s.registry.acquire(id, s.load)
+}
+
+// load reads a thread and starts its actor.
+func (s *Service) load(id string) (*actor, error) {
+	if err := fault.Point(PointLoad); err != nil {
+		return nil, fault.From(err)
+	}
+	loaded, err := s.cfg.Store.Load(id)
+	if fault.Is(err, fault.ThreadNotFound) {
+		return nil, notFound(id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	active, err := s.activeOperation(&loaded.Record)
+	if err != nil {
+		return nil, err
+	}
+	a := s.newActor(loaded, active)
+	s.actors.Add(1)
+	go a.run()
+	return a, nil
+}
+
+// activeOperation reads the operation that the record names as active, so that
+// its outcome can be added to it.
+func (s *Service) activeOperation(r *thread.Record) (thread.Operation, error) {
+	if r.Active == nil {
+		return thread.Operation{}, nil
+	}
+	op, found, err := s.cfg.Store.Operation(r.ID, r.Active.ID)
+	if err != nil {
+		return thread.Operation{}, err
+	}
+	if !found {
+		op = thread.Operation{ID: r.Active.ID, Kind: r.Active.Kind, StartedAt: r.Active.StartedAt}
+	}
+	return op, nil
+}
+
+// checkWorkspace looks at the workspace of a thread that is to be resumed.
+func (s *Service) checkWorkspace(id string, w thread.Workspace) *fault.Error {
+	reason := ""
+	if w.Managed && w.Instance != s.cfg.Instance {
+		reason = "the managed workspace was removed when the daemon restarted"
+	} else if err := s.cfg.Workspaces.Reopen(w.Path); err != nil {
+		reason = err.Error()
+	}
+	if reason == "" {
+		return nil
+	}
+	return fault.New(fault.WorkspaceOpenFailed, "The thread's workspace cannot be opened any more: "+reason+".").
+		With("threadId", id).With("workspacePath", w.Path).With("error", reason)
+}

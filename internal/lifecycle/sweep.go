@@ -1,0 +1,117 @@
+package lifecycle
+
+import (
+	"context"
+	"time"
+
+	"github.com/pedelec/pedelec-core/internal/fault"
+	"github.com/pedelec/pedelec-core/internal/thread"
+)
+
+// sweep settles what nobody asked for, some time after the start, and then keeps
+// to the retention rules. Loading a thread settles it, so the sweeper only has
+// to load: whoever asks for the thread meanwhile shares that load.
+func (s *Service) sweep() {
+	timer := time.NewTimer(s.cfg.Durations.SweepDelay)
+	defer timer.Stop()
+	for {
+		select {
+		case <-s.kill.Done():
+			return
+		case <-timer.C:
+		}
+		if s.closing.Load() {
+			return
+		}
+		s.settleAll()
+		s.retain()
+		timer.Reset(s.cfg.Durations.SweepEvery)
+	}
+}
+
+// settleAll loads every thread that is not ended, a few at a time.
+func (s *Service) settleAll() {
+	after := ""
+	for s.kill.Err() == nil && !s.closing.Load() {
+		ids, err := s.cfg.Store.Live(after, sweepParallel)
+		if err != nil {
+			s.cfg.Log.Warn().Err(err).Msg("threads of an earlier run could not be listed; trying again later")
+			return
+		}
+		if len(ids) == 0 {
+			return
+		}
+		s.settleChunk(ids)
+		after = ids[len(ids)-1]
+	}
+}
+
+func (s *Service) settleChunk(ids []string) {
+	actors := make([]*actor, 0, len(ids))
+	for _, id := range ids {
+		a, err := s.open(id)
+		if err != nil {
+			s.cfg.Log.Warn().Err(err).Str(logThread, id).Msg("a thread of an earlier run could not be settled; trying again later")
+			continue
+		}
+		actors = append(actors, a)
+	}
+	for _, a := range actors {
+		_ = a.awaitSettled(s.kill)
+		s.registry.release(a)
+	}
+}
+
+// retain deletes threads that ended long ago and ends threads that were not used
+// for long.
+func (s *Service) retain() {
+	now := s.cfg.Now()
+	query := thread.ListQuery{Limit: thread.MaxListLimit}
+	for s.kill.Err() == nil && !s.closing.Load() {
+		page, err := s.cfg.Store.List(query)
+		if err != nil {
+			s.cfg.Log.Warn().Err(err).Msg("threads could not be listed for retention; trying again later")
+			return
+		}
+		for _, t := range page.Threads {
+			s.retainOne(t, now.Sub(t.UpdatedAt))
+		}
+		if page.Next == "" {
+			return
+		}
+		query.After = page.Next
+	}
+}
+
+func (s *Service) retainOne(t thread.Summary, unused time.Duration) {
+	r := s.cfg.Retention
+	var request func(thread.CallerID) thread.Input
+	switch {
+	case t.Status == thread.Ended && r.Ended > 0 && unused > r.Ended:
+		request = func(id thread.CallerID) thread.Input { return thread.Delete{Caller: id} }
+	case (t.Status == thread.Idle || t.Status == thread.Failed) && r.Idle > 0 && unused > r.Idle:
+		request = func(id thread.CallerID) thread.Input { return thread.End{Caller: id} }
+	default:
+		return
+	}
+	a, err := s.open(t.ThreadID)
+	if err != nil {
+		return
+	}
+	defer s.registry.release(a)
+	if a.ring.watched() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.kill, s.cfg.Durations.Start)
+	defer cancel()
+	if _, err := a.ask(ctx, request); err != nil && !fault.Is(err, fault.ThreadBusy) {
+		s.cfg.Log.Warn().Err(err).Str(logThread, t.ThreadID).Msg("retention of a thread failed; trying again later")
+	}
+}
+
+// watched reports whether somebody is subscribed.
+func (r *ring) watched() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.feeds) > 0
+}
