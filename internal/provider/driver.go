@@ -1,0 +1,79 @@
+package provider
+
+import (
+	"context"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/pedelec/pedelec-core/internal/fault"
+	"github.com/pedelec/pedelec-core/internal/thread"
+)
+
+// Driver knows one provider's program and protocol, where one process serves all
+// threads.
+type Driver struct {
+	Provider thread.Provider
+	Programs []string // executables to look for, best first
+	Args     []string // follow the program and its leading arguments
+
+	// HelpArgs make the program describe its protocol; HelpWord is in the output
+	// of one that offers it.
+	HelpArgs []string
+	HelpWord string
+
+	Inherit []string // variables of the daemon's environment that the program may see; a trailing * is a prefix
+	// Env returns variables that the program needs. lookup reads the environment
+	// that it would have otherwise.
+	Env func(p thread.Permission, lookup func(string) string) (map[string]string, error)
+
+	HandshakeTimeout time.Duration // from start to the end of the greeting
+
+	// New returns the protocol's side of a process that is about to start.
+	New func(Link) Runtime
+}
+
+// Link is what a runtime gets from its supervisor.
+type Link struct {
+	Write    func(ctx context.Context, line []byte) error // writes one line to the program
+	Post     func(line []byte) error                      // queues one line and does not wait
+	Changed  func()                                       // a session or turn came or went; never blocks
+	Log      zerolog.Logger
+	Redactor *fault.Redactor
+	BinDir   string // holds pedelec-cli; "" = none
+}
+
+// Runtime speaks one running program's protocol for all its sessions.
+type Runtime interface {
+	// Feed takes a frame from the program and Skipped hears of one that was too
+	// long. Both, and Gone, are called one after the other, never at once.
+	Feed(frame []byte)
+	Skipped()
+	// Gone says that the process is gone. Nothing follows.
+	Gone(loss *fault.Error)
+
+	// Handshake greets the program. Its error is a *fault.Error.
+	Handshake(ctx context.Context) error
+	// Attach opens or resumes a session; see lifecycle.Runtimes.
+	Attach(ctx context.Context, spec thread.SessionSpec, sink thread.Sink) (thread.Attachment, error)
+	// Detach drops what the runtime still says of a thread that now lives
+	// elsewhere. No frame reaches the thread's sink once it returned.
+	Detach(threadID string)
+	// Settled returns a channel that is closed when the thread has no quarantined
+	// session here any more, or nil if it has none now.
+	Settled(threadID string) <-chan struct{}
+	// Drain makes the conversations not alive unless they run a turn.
+	Drain()
+	Load() Load
+	// Broken is closed when the program cannot be talked to any more.
+	Broken() <-chan struct{}
+	// Farewell cancels what runs, best effort, before the process is stopped.
+	Farewell(ctx context.Context)
+}
+
+// Load is what a runtime carries.
+type Load struct {
+	Sessions    int // open ones
+	Turns       int // that run, quarantined ones not counted
+	Quarantined int // sessions whose old turn was given up and not yet answered
+}

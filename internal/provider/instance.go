@@ -1,0 +1,271 @@
+package provider
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/pedelec/pedelec-core/internal/fault"
+	"github.com/pedelec/pedelec-core/internal/proc"
+	"github.com/pedelec/pedelec-core/internal/thread"
+)
+
+// stderrTail is how much of a dead program's stderr goes into error details.
+const stderrTail = 4 << 10
+
+// RuntimeFileEnv tells an agent's tools where the daemon is.
+const RuntimeFileEnv = "PEDELEC_CORE_IPC_RUNTIME_FILE"
+
+// ProviderEnv tells an agent's tools for which provider they run.
+const ProviderEnv = "PEDELEC_PROVIDER"
+
+// instance is one process with its protocol side and its supervisor.
+type instance struct {
+	slot     *slot
+	launch   launch
+	process  *proc.Process
+	runtime  Runtime
+	started  time.Time
+	wake     chan struct{} // the load changed
+	stop     chan struct{} // somebody wants the end
+	finished chan struct{} // closed when the process is gone and its threads know
+
+	draining atomic.Bool
+	stopping atomic.Bool // stop is closed
+	ready    atomic.Bool // the handshake is done
+	loss     *fault.Error
+}
+
+// launchInstance starts a program and greets it. On an error nothing of it is
+// left.
+func (s *slot) launchInstance(l launch) (*instance, *fault.Error) {
+	ctx, cancel := context.WithTimeout(s.m.ctx, s.driver.HandshakeTimeout)
+	defer cancel()
+	inst := &instance{
+		slot:     s,
+		launch:   l,
+		wake:     make(chan struct{}, 1),
+		stop:     make(chan struct{}),
+		finished: make(chan struct{}),
+	}
+	env, err := s.environment(l)
+	if err != nil {
+		return nil, startFailed(s.driver, "cannot be configured: %w.", err)
+	}
+	var process atomic.Pointer[proc.Process] // the runtime writes only after the start
+	inst.runtime = s.driver.New(Link{
+		Write:    func(ctx context.Context, line []byte) error { return process.Load().Write(ctx, line) },
+		Post:     func(line []byte) error { return process.Load().Post(line) },
+		Changed:  inst.changed,
+		Log:      s.m.cfg.Log.With().Str("provider", s.driver.Provider.String()).Logger(),
+		Redactor: s.m.cfg.Redactor,
+		BinDir:   s.m.cfg.binDir(),
+	})
+	p, err := s.m.cfg.Starter.Start(ctx, proc.Spec{
+		Provider: s.driver.Provider.String(),
+		Path:     l.path,
+		Args:     l.args,
+		Env:      env,
+		Inherit:  s.driver.Inherit,
+		OnFrame: func(p *proc.Process, frame []byte) {
+			process.CompareAndSwap(nil, p) // a frame may be quicker than Start's return
+			inst.runtime.Feed(frame)
+		},
+		OnStray: func(_ *proc.Process, stray proc.Stray) {
+			if stray.Kind == proc.Oversize {
+				inst.runtime.Skipped()
+			}
+		},
+	})
+	if err != nil {
+		return nil, fault.From(err).With("provider", s.driver.Provider.String())
+	}
+	process.Store(p)
+	inst.process, inst.started = p, p.StartedAt
+	s.mu.Lock()
+	s.instances[inst] = struct{}{}
+	s.mu.Unlock()
+	s.m.tasks.Go(inst.supervise)
+	if err := inst.runtime.Handshake(ctx); err != nil {
+		inst.requestStop()
+		<-inst.finished
+		return nil, inst.handshakeFailed(err)
+	}
+	inst.ready.Store(true)
+	return inst, nil
+}
+
+// handshakeFailed adds what the dead process said to the failure.
+func (i *instance) handshakeFailed(err error) *fault.Error {
+	if i.slot.m.ctx.Err() != nil {
+		return shuttingDown()
+	}
+	e := fault.From(err)
+	if tail := i.stderr(); tail != "" {
+		e = e.With("stderr", tail)
+	}
+	if exit := i.process.Exit(); !exit.Stopped {
+		e = e.With("exitStatus", exit.Text)
+	}
+	return e
+}
+
+// environment returns the variables that the program gets over the inherited
+// ones.
+func (s *slot) environment(l launch) ([]string, error) {
+	set := map[string]string{}
+	if s.driver.Env != nil {
+		own, err := s.driver.Env(l.permission, func(name string) string {
+			if v, ok := l.env[name]; ok {
+				return v
+			}
+			return lookup(s.m.cfg.Environ, name)
+		})
+		if err != nil {
+			return nil, err
+		}
+		set = own
+	}
+	for name, value := range l.env {
+		if _, taken := set[name]; !taken { // the driver has merged the user's value in
+			set[name] = value
+		}
+	}
+	set[ProviderEnv] = s.driver.Provider.String()
+	if s.m.cfg.HomeDir != "" {
+		set[RuntimeFileEnv] = s.m.cfg.runtimeFile()
+	}
+	env := make([]string, 0, len(set))
+	for name, value := range set {
+		env = append(env, name+"="+value)
+	}
+	return env, nil
+}
+
+// supervise watches over a process until it is gone and its threads know.
+func (i *instance) supervise() {
+	defer close(i.finished)
+	idle := time.NewTimer(i.slot.m.cfg.IdleStop)
+	defer idle.Stop()
+	bound := false
+	for {
+		select {
+		case <-i.process.Done():
+			i.gone()
+			return
+		case <-i.stop:
+			i.end()
+		case <-i.runtime.Broken():
+			i.end()
+		case <-i.wake:
+			load := i.runtime.Load()
+			if load.Turns == 0 && (load.Quarantined > 0 || i.draining.Load()) {
+				i.requestStop() // its last turn is over
+			}
+			if bound = load.Sessions > 0; !bound {
+				idle.Reset(i.slot.m.cfg.IdleStop)
+			}
+		case <-idle.C:
+			if !bound && i.slot.release(i) {
+				i.requestStop()
+			}
+		}
+	}
+}
+
+// end goes down the stop ladder.
+func (i *instance) end() {
+	i.process.Stop(i.runtime.Farewell)
+}
+
+// gone tells the threads, then the slot.
+func (i *instance) gone() {
+	i.loss = i.lossError()
+	i.runtime.Gone(i.loss)
+	i.slot.instanceGone(i, i.loss)
+}
+
+// lossError describes the end of the process to the threads that it served.
+func (i *instance) lossError() *fault.Error {
+	exit := i.process.Exit()
+	name := i.slot.driver.Provider.Name()
+	e := fault.Newf(fault.ProviderRuntimeDisconnected, "%s went away (%s).", name, exit.Text)
+	switch {
+	case i.isBroken():
+		e = fault.Newf(fault.ProviderRuntimeDisconnected, "%s did not answer any more and was stopped.", name)
+	case exit.Stopped:
+		e = fault.Newf(fault.ProviderRuntimeDisconnected, "%s was stopped.", name)
+	}
+	e.Err = exit.Cause
+	e = e.With("provider", i.slot.driver.Provider.String()).With("exitStatus", exit.Text)
+	if tail := i.stderr(); tail != "" {
+		e = e.With("stderr", tail)
+	}
+	return e
+}
+
+// stderr returns the last of what the program complained, redacted.
+func (i *instance) stderr() string {
+	return i.slot.m.cfg.Redactor.String(i.process.StderrTail(stderrTail))
+}
+
+// changed wakes the supervisor.
+func (i *instance) changed() {
+	select {
+	case i.wake <- struct{}{}:
+	default:
+	}
+}
+
+// drain lets the instance finish its turns and stop then.
+func (i *instance) drain() {
+	i.draining.Store(true)
+	i.runtime.Drain()
+	i.changed()
+}
+
+// requestStop asks the supervisor to end the process. It does not wait.
+func (i *instance) requestStop() {
+	if i.stopping.CompareAndSwap(false, true) {
+		close(i.stop)
+	}
+}
+
+// wanted reports whether the end of the process was our own wish.
+func (i *instance) wanted() bool { return i.stopping.Load() }
+
+// greeted reports whether the handshake was done.
+func (i *instance) greeted() bool { return i.ready.Load() }
+
+// isLost reports whether the process is gone, dying, or cannot be talked to.
+func (i *instance) isLost() bool {
+	select {
+	case <-i.process.Done():
+		return true
+	default:
+		return i.wanted() || i.isBroken()
+	}
+}
+
+// isBroken reports whether the program cannot be talked to any more.
+func (i *instance) isBroken() bool {
+	select {
+	case <-i.runtime.Broken():
+		return true
+	default:
+		return false
+	}
+}
+
+func (i *instance) info() thread.RuntimeInfo {
+	load := i.runtime.Load()
+	return thread.RuntimeInfo{
+		RuntimeID: i.process.RuntimeID,
+		Provider:  i.slot.driver.Provider,
+		PID:       i.process.PID,
+		StartedAt: i.started,
+		Sessions:  load.Sessions,
+		Turns:     load.Turns,
+		RSSBytes:  i.process.ResidentBytes(),
+	}
+}

@@ -1,0 +1,321 @@
+package jsonrpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Defaults and limits of a connection.
+const (
+	DefaultSilence = 30 * time.Second // see Config.Silence
+	maxMisses      = 3                // unanswered requests in a row that may break a silent connection
+)
+
+// ErrTimeout is the error of a request that was not answered in time.
+var ErrTimeout = errors.New("jsonrpc: no answer in time")
+
+// ErrClosed is the error of whatever meets a closed connection.
+var ErrClosed = errors.New("jsonrpc: closed")
+
+// Dialect is the form of the envelope.
+type Dialect uint8
+
+// The dialects.
+const (
+	V2   Dialect = iota // with "jsonrpc":"2.0"
+	Bare                // without
+)
+
+// Handler takes what the peer says by itself. It is called on the reader's
+// goroutine and must not block. Params are good only during the call.
+type Handler interface {
+	Notification(method string, params jsontext.Value)
+	// Request must lead to Reply or Refuse, at once or later.
+	Request(id ID, method string, params jsontext.Value)
+}
+
+// ID is the peer's id of one of its requests.
+type ID string
+
+// Config is what a connection needs.
+type Config struct {
+	Dialect Dialect
+	// Write sends one line, without its line feed, and returns when it is written.
+	// It bounds itself.
+	Write func(ctx context.Context, line []byte) error
+	// Post queues one line and does not wait. Lines go out in the order of the
+	// calls.
+	Post    func(line []byte) error
+	Handler Handler
+	// Silence is how long the peer must have said nothing at all before three
+	// unanswered requests in a row break the connection. 0 = DefaultSilence.
+	Silence time.Duration
+}
+
+// Stats counts what made no sense.
+type Stats struct {
+	StrayLines   int    // lines that are no message
+	LastStray    string // the beginning of the latest one
+	LateAnswers  int    // answers to requests that nobody waits for
+	SkippedLines int    // lines over the size limit
+}
+
+// strayBytes of a line that is no message are kept as a diagnostic.
+const strayBytes = 200
+
+type answer func(result jsontext.Value, err error)
+
+// Conn is a connection to one peer.
+type Conn struct {
+	cfg  Config
+	done chan struct{} // closed with err set
+
+	mu        sync.Mutex
+	err       error
+	nextID    int64
+	pending   map[int64]answer
+	misses    int // requests in a row that were not answered
+	lastFrame time.Time
+	stats     Stats
+}
+
+// New returns a connection.
+func New(cfg Config) *Conn {
+	if cfg.Silence == 0 {
+		cfg.Silence = DefaultSilence
+	}
+	return &Conn{cfg: cfg, done: make(chan struct{}), pending: map[int64]answer{}, lastFrame: time.Now()}
+}
+
+// Done is closed when the connection is broken or closed.
+func (c *Conn) Done() <-chan struct{} { return c.done }
+
+// Err tells why Done is closed; nil before.
+func (c *Conn) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Stats returns the counters.
+func (c *Conn) Stats() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stats
+}
+
+// Close breaks the connection with a cause (nil = ErrClosed). The first cause
+// counts. Calls that wait return it; answers of Go are never told.
+func (c *Conn) Close(cause error) {
+	if cause == nil {
+		cause = ErrClosed
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return
+	}
+	c.err = cause
+	clear(c.pending)
+	close(c.done)
+}
+
+// Feed takes one line from the peer.
+func (c *Conn) Feed(text []byte) {
+	m, err := Decode(text)
+	if err != nil {
+		c.stray(text)
+		return
+	}
+	c.mu.Lock()
+	c.misses, c.lastFrame = 0, time.Now()
+	c.mu.Unlock()
+	switch m.Kind {
+	case Notification:
+		c.cfg.Handler.Notification(m.Method, m.Params)
+	case Request:
+		c.cfg.Handler.Request(ID(m.ID), m.Method, m.Params)
+	case Response:
+		c.answered(m)
+	}
+}
+
+// Skipped records a line that was too long to be read. The peer lives, so this
+// counts as a sign of life.
+func (c *Conn) Skipped() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stats.SkippedLines++
+	c.misses, c.lastFrame = 0, time.Now()
+}
+
+func (c *Conn) stray(text []byte) {
+	if len(text) == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stats.StrayLines++
+	c.stats.LastStray = string(text[:min(len(text), strayBytes)])
+}
+
+func (c *Conn) answered(m Message) {
+	id, err := strconv.ParseInt(string(m.ID), 10, 64)
+	c.mu.Lock()
+	got := c.pending[id]
+	delete(c.pending, id)
+	if err != nil || got == nil {
+		c.stats.LateAnswers++
+		c.mu.Unlock()
+		return
+	}
+	c.mu.Unlock()
+	if m.Error != nil {
+		got(nil, m.Error)
+		return
+	}
+	got(m.Result, nil)
+}
+
+// Go sends a request. When it returns nil the request is written, and got will
+// be called once, on the reader's goroutine, unless the connection breaks first;
+// it may have been called already. The result is good only during the call. When
+// Go returns an error got is never called. An ended ctx is heeded only before
+// the write begins: what may have been written is never called unwritten.
+func (c *Conn) Go(ctx context.Context, method string, params any, got func(result jsontext.Value, err error)) error {
+	_, err := c.send(ctx, method, params, got)
+	return err
+}
+
+func (c *Conn) send(ctx context.Context, method string, params any, got answer) (id int64, err error) {
+	c.mu.Lock()
+	c.nextID++
+	id = c.nextID
+	c.mu.Unlock()
+	text, err := encode(c.envelope(outgoing{ID: strconv.AppendInt(nil, id, 10), Method: method, Params: params}))
+	if err != nil {
+		return 0, fmt.Errorf("jsonrpc: encode %s: %w", method, err)
+	}
+	c.mu.Lock()
+	if c.err != nil {
+		defer c.mu.Unlock()
+		return 0, c.err
+	}
+	c.pending[id] = got
+	c.mu.Unlock()
+	if err := c.write(ctx, text); err != nil {
+		c.forget(id)
+		return 0, err
+	}
+	return id, nil
+}
+
+func (c *Conn) forget(id int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.pending, id)
+}
+
+// Call sends a request and waits for its answer, which it reads into result
+// unless that is nil or the answer is null. Errors: *Error as the peer answered,
+// ErrTimeout, ctx's error, or why the connection broke.
+func (c *Conn) Call(ctx context.Context, timeout time.Duration, method string, params, result any) error {
+	type reply struct {
+		result jsontext.Value
+		err    error
+	}
+	replies := make(chan reply, 1)
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	id, err := c.send(ctx, method, params, func(result jsontext.Value, err error) {
+		replies <- reply{result.Clone(), err}
+	})
+	if err != nil {
+		return err
+	}
+	select {
+	case r := <-replies:
+		if r.err != nil || result == nil || r.result.Kind() == 'n' {
+			return r.err
+		}
+		if err := Unmarshal(r.result, result); err != nil {
+			return fmt.Errorf("jsonrpc: answer to %s: %w", method, err)
+		}
+		return nil
+	case <-timer.C:
+		c.miss(id)
+		return fmt.Errorf("%s: %w", method, ErrTimeout)
+	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			c.miss(id)
+			return fmt.Errorf("%s: %w", method, ErrTimeout)
+		}
+		c.forget(id)
+		return ctx.Err()
+	case <-c.done:
+		return c.Err()
+	}
+}
+
+// miss counts a request without an answer. Three in a row, with the peer silent
+// for as long as Silence says, mean that it will not speak again.
+func (c *Conn) miss(id int64) {
+	c.forget(id)
+	c.mu.Lock()
+	c.misses++
+	broken := c.misses >= maxMisses && time.Since(c.lastFrame) >= c.cfg.Silence
+	c.mu.Unlock()
+	if broken {
+		c.Close(fmt.Errorf("jsonrpc: %d requests in a row without an answer: %w", maxMisses, ErrTimeout))
+	}
+}
+
+// Reply answers a request of the peer. It only queues, so that a reader may call
+// it. What cannot be queued is lost with the peer, which does not read.
+func (c *Conn) Reply(id ID, result any) error {
+	return c.post(outgoing{ID: jsontext.Value(id), Result: result})
+}
+
+// Refuse answers a request of the peer with an error; it queues as Reply does.
+func (c *Conn) Refuse(id ID, code int, message string) error {
+	return c.post(outgoing{ID: jsontext.Value(id), Error: &outgoingError{code, message}})
+}
+
+// Notify queues a notification.
+func (c *Conn) Notify(method string, params any) error {
+	return c.post(outgoing{Method: method, Params: params})
+}
+
+func (c *Conn) post(m outgoing) error {
+	text, err := encode(c.envelope(m))
+	if err != nil {
+		return fmt.Errorf("jsonrpc: encode: %w", err)
+	}
+	if err := c.cfg.Post(text); err != nil {
+		return fmt.Errorf("jsonrpc: write: %w", err)
+	}
+	return nil
+}
+
+func (c *Conn) envelope(m outgoing) outgoing {
+	if c.cfg.Dialect == V2 {
+		m.Version = "2.0"
+	}
+	return m
+}
+
+func (c *Conn) write(ctx context.Context, text []byte) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := c.cfg.Write(context.WithoutCancel(ctx), text); err != nil {
+		return fmt.Errorf("jsonrpc: write: %w", err)
+	}
+	return nil
+}

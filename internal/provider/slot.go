@@ -1,0 +1,283 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/pedelec/pedelec-core/internal/fault"
+	"github.com/pedelec/pedelec-core/internal/thread"
+)
+
+// A slot holds the processes of one shared provider: the current one, on which
+// sessions are opened, and older ones that finish what they have.
+type slot struct {
+	m      *Manager
+	driver Driver
+
+	mu        sync.Mutex
+	closed    bool
+	current   *instance
+	instances map[*instance]struct{} // all whose supervisor runs, the current one too
+	starting  *starting
+	backoff   backoff
+	lastFault *fault.Error // the failure that the back-off answers with
+}
+
+// starting is a start that runs; several callers may wait for it.
+type starting struct {
+	launch launch
+	done   chan struct{} // closed when err is set and slot.current is, too
+	err    *fault.Error
+}
+
+// attach opens a session. A runtime that dies under it is replaced once: no turn
+// was sent yet.
+func (s *slot) attach(ctx context.Context, spec thread.SessionSpec, sink thread.Sink) (thread.Attachment, error) {
+	if err := s.awaitSettled(ctx, spec.ThreadID); err != nil {
+		return thread.Attachment{}, err
+	}
+	a, inst, err := s.attachOnce(ctx, spec, sink)
+	if inst != nil && err != nil && inst.isLost() && ctx.Err() == nil {
+		a, _, err = s.attachOnce(ctx, spec, sink)
+	}
+	return a, err
+}
+
+func (s *slot) attachOnce(ctx context.Context, spec thread.SessionSpec, sink thread.Sink) (thread.Attachment, *instance, error) {
+	inst, err := s.acquire(ctx, spec.Permission)
+	if err != nil {
+		return thread.Attachment{}, nil, err
+	}
+	for _, other := range s.list() {
+		if other != inst {
+			other.runtime.Detach(spec.ThreadID)
+		}
+	}
+	a, err := inst.runtime.Attach(ctx, spec, sink)
+	return a, inst, err
+}
+
+// awaitSettled waits until no process holds a quarantined session of the thread:
+// the old turn was answered, or its process is gone.
+func (s *slot) awaitSettled(ctx context.Context, threadID string) error {
+	for _, inst := range s.list() {
+		settled := inst.runtime.Settled(threadID)
+		if settled == nil {
+			continue
+		}
+		select {
+		case <-settled:
+		case <-inst.finished:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+func (s *slot) list() []*instance {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.instances))
+}
+
+// acquire returns the instance on which a session may be opened, starting one if
+// need be.
+func (s *slot) acquire(ctx context.Context, p thread.Permission) (*instance, error) {
+	launch, err := s.plan(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		inst, start, leaving, err := s.next(launch)
+		switch {
+		case err != nil:
+			return nil, err
+		case inst != nil:
+			return inst, nil
+		case leaving != nil:
+			select {
+			case <-leaving.finished:
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		default:
+			select {
+			case <-start.done:
+				if start.err != nil {
+					return nil, start.err
+				}
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+	}
+}
+
+// next returns a usable instance, or what to wait for before asking again: a
+// start, or an instance that is dying (its threads must hear of that before they
+// get a new one).
+func (s *slot) next(l launch) (ready *instance, start *starting, leaving *instance, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, nil, nil, shuttingDown()
+	}
+	if cur := s.current; cur != nil {
+		switch {
+		case cur.isLost():
+			return nil, nil, cur, nil
+		case cur.launch.equal(l) && cur.runtime.Load().Quarantined == 0:
+			return cur, nil, nil, nil
+		default: // other settings now, or a turn on it does not end
+			s.current = nil
+			cur.drain()
+		}
+	}
+	if s.starting == nil {
+		if wait := s.backoff.wait(time.Now()); wait > 0 {
+			return nil, nil, nil, s.refusal(wait)
+		}
+		s.starting = &starting{launch: l, done: make(chan struct{})}
+		s.m.tasks.Go(func() { s.start(s.starting) })
+	}
+	return nil, s.starting, nil, nil
+}
+
+func (s *slot) refusal(wait time.Duration) *fault.Error {
+	wait = wait.Truncate(time.Second) + time.Second
+	e := fault.Newf(fault.ProviderRuntimeStartFailed, "%s failed repeatedly; it is tried again in %s.", s.driver.Provider.Name(), wait).
+		With("retryAfterMs", wait.Milliseconds())
+	if s.lastFault == nil {
+		return e
+	}
+	for k, v := range s.lastFault.Details {
+		e = e.With(k, v)
+	}
+	return e.With("cause", s.lastFault.Message())
+}
+
+// start runs a start to its end.
+func (s *slot) start(st *starting) {
+	inst, err := s.launchInstance(st.launch)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.starting = nil
+	if err == nil {
+		if _, alive := s.instances[inst]; !alive { // it died right after the greeting
+			err = inst.loss
+		}
+	}
+	switch {
+	case err == nil && s.closed:
+		inst.requestStop()
+		err = shuttingDown()
+	case err == nil:
+		s.current = inst
+	case s.m.ctx.Err() == nil:
+		s.backoff.fail(time.Now())
+		s.lastFault = err
+	}
+	st.err = err
+	close(st.done)
+}
+
+// instanceGone hears from a supervisor that its instance is gone.
+func (s *slot) instanceGone(inst *instance, loss *fault.Error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.instances, inst)
+	if s.current == inst {
+		s.current = nil
+	}
+	if inst.wanted() || !inst.greeted() { // we stopped it, or start() counts the failure
+		return
+	}
+	if time.Since(inst.started) >= stableAfter {
+		s.backoff.reset()
+		return
+	}
+	s.backoff.fail(time.Now())
+	s.lastFault = loss
+}
+
+// release takes an idle instance out of use. It reports whether nobody has begun
+// to use it meanwhile.
+func (s *slot) release(inst *instance) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if inst.runtime.Load().Sessions > 0 {
+		return false
+	}
+	if s.current == inst {
+		s.current = nil
+	}
+	return true
+}
+
+func (s *slot) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for inst := range s.instances {
+		inst.requestStop()
+	}
+}
+
+func (s *slot) infos() []thread.RuntimeInfo {
+	var infos []thread.RuntimeInfo
+	for _, inst := range s.list() {
+		infos = append(infos, inst.info())
+	}
+	slices.SortFunc(infos, func(a, b thread.RuntimeInfo) int { return a.StartedAt.Compare(b.StartedAt) })
+	return infos
+}
+
+// launch is a command line that was decided on.
+type launch struct {
+	path       string
+	args       []string
+	env        map[string]string
+	permission thread.Permission
+}
+
+func (l launch) equal(o launch) bool {
+	return l.path == o.path && l.permission == o.permission && slices.Equal(l.args, o.args) && maps.Equal(l.env, o.env)
+}
+
+// plan finds the program and decides how it is started.
+func (s *slot) plan(ctx context.Context, p thread.Permission) (launch, error) {
+	findCtx, cancel := context.WithTimeout(ctx, s.m.cfg.FindTimeout)
+	defer cancel()
+	program, err := s.m.discovery.find(findCtx, s.driver)
+	if ctx.Err() != nil {
+		return launch{}, ctx.Err()
+	}
+	if err != nil {
+		return launch{}, err
+	}
+	override := s.m.cfg.Override(s.driver.Provider)
+	l := launch{
+		path:       program.Path,
+		args:       slices.Concat(program.Lead, s.driver.Args),
+		env:        map[string]string{"PATH": program.SearchPath},
+		permission: p,
+	}
+	maps.Copy(l.env, override.Env)
+	return l, nil
+}
+
+func shuttingDown() *fault.Error {
+	return fault.New(fault.CoreRuntimeUnavailable, "The daemon is shutting down.")
+}
+
+// startFailed says why a program did not come up.
+func startFailed(d Driver, format string, args ...any) *fault.Error {
+	return fault.Newf(fault.ProviderRuntimeStartFailed, d.Provider.Name()+" "+format, args...).
+		With("provider", d.Provider.String()).
+		With("error", fmt.Errorf(format, args...).Error())
+}
