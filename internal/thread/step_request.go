@@ -212,6 +212,10 @@ func (st *stepper) delete(in Delete) {
 		st.refuse(in.Caller, st.refusal(fault.ThreadBusy, "Only an ended thread can be deleted; end it first."))
 		return
 	}
+	if len(st.resuming) > 0 {
+		st.refuse(in.Caller, st.refusal(fault.ThreadBusy, "The thread is being resumed."))
+		return
+	}
 	st.out.Delete = true
 	st.answer(in.Caller, nil)
 }
