@@ -73,11 +73,21 @@ func (st *stepper) completeFailed(err *fault.Error) {
 	}
 	done := st.finish(err)
 	st.tellGroup(
-		Event{Kind: EventError, OperationID: op.ID, Source: st.Provider, Error: err},
+		Event{Kind: EventError, OperationID: op.ID, Source: st.blame(err), Error: err},
 		statusEvent(st.Status, op.ID),
 		completedEvent(done),
 	)
 	st.release(false)
+}
+
+// blame returns the provider as the source of an error, or 0 when the reason is
+// ours: a full disk, a queue that overflowed.
+func (st *stepper) blame(err *fault.Error) Provider {
+	switch err.Code.Info().Group {
+	case "core", "envelope":
+		return 0
+	}
+	return st.Provider
 }
 
 // forgetSession drops the provider session, so that the next turn opens a fresh
