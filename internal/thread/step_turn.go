@@ -60,6 +60,9 @@ func (st *stepper) speaks(f *Frame) bool {
 func (st *stepper) frame(f *Frame) {
 	switch f.Kind {
 	case FrameUsage:
+		if st.speaks(f) {
+			st.turn.lastFrame = st.now
+		}
 		st.usage(f.Usage)
 		return
 	case FrameGone:
@@ -176,9 +179,7 @@ func (st *stepper) timerFired(in TimerFired) {
 	case TimerStart:
 		st.startTimedOut()
 	case TimerStop:
-		st.do(Effect{Kind: EffectAbort})
-		st.do(Effect{Kind: EffectAbandon, Turn: st.turn.id})
-		st.conclude(OutcomeCancelled, nil)
+		st.stopTimedOut()
 	case TimerSilence:
 		st.silent()
 	}
@@ -193,6 +194,16 @@ func (st *stepper) startTimedOut() {
 		st.do(Effect{Kind: EffectAbandon, Turn: st.turn.id})
 	}
 	st.completeFailed(fault.New(fault.ProviderTimeout, "The agent did not take the turn in time.").With("provider", st.Provider.String()))
+}
+
+// stopTimedOut completes what was decided although the provider did not confirm.
+func (st *stepper) stopTimedOut() {
+	if st.turn.verdict == undecided {
+		return
+	}
+	st.do(Effect{Kind: EffectAbort})
+	st.do(Effect{Kind: EffectAbandon, Turn: st.turn.id})
+	st.conclude(OutcomeCancelled, nil)
 }
 
 // silent fails a turn in which the provider has said nothing for the watchdog's
@@ -212,6 +223,9 @@ func (s *State) LastFrame() time.Time { return s.turn.lastFrame }
 func (st *stepper) doomed(in Doom) {
 	if st.Active == nil || in.Turn != st.turn.id || st.turn.verdict != undecided {
 		return
+	}
+	if in.Err == nil {
+		in.Err = fault.New(fault.Internal, fault.Internal.Info().Meaning)
 	}
 	if st.turn.phase == attaching {
 		st.do(Effect{Kind: EffectAbort})
