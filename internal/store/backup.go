@@ -1,0 +1,91 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/pedelec/pedelec-core/internal/fault"
+)
+
+// Backup writes a consistent copy of the database to a new file while the store
+// goes on serving, and returns its size. On an error there is no file. Errors:
+// INVALID_INPUT when something is at the path or its folder cannot be written,
+// STORAGE_FULL, STORAGE_FAILED, OPERATION_CANCELLED with ctx.
+func (s *Store) Backup(ctx context.Context, path string) (bytes int64, err error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.db == nil {
+		return 0, errClosed()
+	}
+	bytes, err = writeCopy(s.db, path, ctx.Err)
+	switch {
+	case err == nil:
+		return bytes, nil
+	case ctx.Err() != nil:
+		return 0, fault.Wrap(fault.OperationCancelled, "store.backup", err, "The backup was cancelled.")
+	case errors.Is(err, os.ErrExist):
+		return 0, fault.Wrap(fault.InvalidInput, "store.backup", err, fmt.Sprintf("The file %s exists already; name a new one.", path))
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, os.ErrPermission):
+		return 0, fault.Wrap(fault.InvalidInput, "store.backup", err, fmt.Sprintf("The file %s cannot be made: its folder is missing or not writable.", path))
+	case isNoSpace(err), fault.Is(err, fault.StorageFull):
+		return 0, fault.Wrap(fault.StorageFull, "store.backup", err, "The disk has no room for the backup.")
+	}
+	return 0, fault.Wrap(fault.StorageFailed, "store.backup", err, "The backup could not be written.")
+}
+
+// writeCopy writes what one read transaction sees into a new file and syncs it.
+// stop, unless nil, is asked between pieces. On an error the file is removed,
+// except when it was there before.
+func writeCopy(db *bolt.DB, path string, stop func() error) (bytes int64, err error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		if err != nil {
+			_ = f.Close()
+			_ = os.Remove(path)
+		}
+	}()
+	if err := fault.Point(pointBackupBefore); err != nil {
+		return 0, err
+	}
+	err = db.View(func(tx *bolt.Tx) error {
+		bytes, err = tx.WriteTo(&stoppable{w: f, stop: stop})
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	if err := fault.Point(pointBackupSync); err != nil {
+		return 0, err
+	}
+	if err := f.Sync(); err != nil {
+		return 0, err
+	}
+	if err := f.Close(); err != nil {
+		return 0, err
+	}
+	return bytes, syncDir(filepath.Dir(path))
+}
+
+// stoppable is a writer that fails once stop does.
+type stoppable struct {
+	w    io.Writer
+	stop func() error
+}
+
+func (s *stoppable) Write(p []byte) (int, error) {
+	if s.stop != nil {
+		if err := s.stop(); err != nil {
+			return 0, err
+		}
+	}
+	return s.w.Write(p)
+}

@@ -1,0 +1,3 @@
+package store
+
+var childParts = map[string]func() int{}

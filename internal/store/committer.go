@@ -1,0 +1,263 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/pedelec/pedelec-core/internal/fault"
+)
+
+// do hands an item to the committer, waits until it is on disk or failed, and
+// frees it.
+func (s *Store) do(it *item) error {
+	if err := s.queue.push(it); err != nil {
+		it.free()
+		return err
+	}
+	err := <-it.done
+	it.free()
+	return err
+}
+
+// run is the committer: one transaction of all that waits, then the next.
+func (s *Store) run() {
+	defer close(s.stopped)
+	debug.SetPanicOnFault(true)
+	sweeping := s.trashLeft()
+	quiet := time.NewTimer(s.CompactAfter)
+	defer quiet.Stop()
+	for {
+		batch := s.queue.take()
+		switch {
+		case len(batch) > 0:
+			s.abandonCompaction()
+			sweeping = s.commitBatch(batch) || sweeping
+			quiet.Reset(s.CompactAfter)
+			// Let the callers who were just answered queue their next change,
+			// so that it shares the next transaction.
+			runtime.Gosched()
+		case s.queue.drained():
+			s.abandonCompaction()
+			if s.compacting != nil {
+				s.finishCompaction(<-s.compacted)
+			}
+			return
+		case sweeping:
+			s.abandonCompaction()
+			sweeping = s.sweep()
+		default:
+			select {
+			case <-s.queue.wake:
+			case <-quiet.C:
+				s.startCompaction()
+			case err := <-s.compacted:
+				s.finishCompaction(err)
+			}
+		}
+	}
+}
+
+// commitBatch makes a batch durable and answers its items. It reports whether a
+// deleted thread left keys to sweep.
+func (s *Store) commitBatch(batch []*item) (swept bool) {
+	left, err := s.update(batch)
+	var failed *updateError
+	switch {
+	case err == nil:
+		answerAll(batch, nil)
+		return left
+	case errors.As(err, &failed) && failed.committing && !s.isFull(err):
+		s.reconcile(batch, err)
+	case errors.As(err, &failed) && !failed.committing && len(batch) > 1 && !s.isFull(err):
+		// One item spoils the transaction of all: find it.
+		s.Log.Warn().Err(err).Int("items", len(batch)).Msg("A batch could not be applied; its changes are tried one by one.")
+		for i := range batch {
+			left = s.commitBatch(batch[i:i+1]) || left
+		}
+		return left
+	default:
+		answerAll(batch, s.writeFault(err))
+	}
+	return false
+}
+
+// answerAll gives each item its own error, or else the batch's.
+func answerAll(batch []*item, err error) {
+	for _, it := range batch {
+		answer := it.err
+		if answer == nil {
+			answer = err
+		}
+		it.done <- answer
+	}
+}
+
+// updateError tells at which step a transaction failed.
+type updateError struct {
+	committing bool // in bbolt's Commit, so the change may be on disk
+	err        error
+}
+
+func (e *updateError) Error() string { return e.err.Error() }
+func (e *updateError) Unwrap() error { return e.err }
+
+// update applies a batch in one transaction and commits it.
+func (s *Store) update(batch []*item) (left bool, err error) {
+	committing := false
+	fail := func(err error) error { return &updateError{committing: committing, err: err} }
+	if s.db == nil {
+		if err := s.reopen(); err != nil {
+			return false, fail(err)
+		}
+	}
+	if err := fault.Point(pointCommitBefore); err != nil {
+		return false, fail(err)
+	}
+	tx, err := s.db.Begin(true)
+	if errors.Is(err, berrors.ErrInvalidMapping) || errors.Is(err, berrors.ErrDatabaseNotOpen) {
+		if err := s.reopen(); err != nil {
+			return false, fail(err)
+		}
+		tx, err = s.db.Begin(true)
+	}
+	if err != nil {
+		return false, fail(err)
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			s.damaged("store.update", fmt.Errorf("panic while writing: %v", p))
+			err = fail(fmt.Errorf("panic: %v", p))
+		}
+		if err != nil {
+			rollback(tx)
+		}
+	}()
+
+	w := newWriter(s, tx)
+	applied := 0
+	for _, it := range batch {
+		it.err = nil
+		if err := fault.Point(pointUpdateBefore); err != nil {
+			return false, fail(err)
+		}
+		if err := w.apply(it); err != nil {
+			return false, fail(err)
+		}
+		if it.err == nil {
+			applied++
+		}
+	}
+	if applied == 0 {
+		rollback(tx)
+		return false, nil
+	}
+	if err := fault.Point(pointUpdateAfter); err != nil {
+		return false, fail(err)
+	}
+	committing = true
+	if err := tx.Commit(); err != nil {
+		return false, fail(err)
+	}
+	if err := fault.Point(pointCommitFail); err != nil {
+		return false, fail(err)
+	}
+	if err := fault.Point(pointCommitAfter); err != nil {
+		s.Log.Warn().Err(err).Msg("A failpoint after the commit has nothing left to fail.")
+	}
+	return w.left, nil
+}
+
+// rollback ends a transaction in whatever state a failure left it.
+func rollback(tx *bolt.Tx) {
+	defer func() { _ = recover() }() // a damaged freelist; the file is reopened next
+	_ = tx.Rollback()
+}
+
+// reconcile answers a batch whose commit reported an error: bbolt may have
+// written it nevertheless, so the reopened file decides.
+func (s *Store) reconcile(batch []*item, cause error) {
+	s.Log.Error().Err(cause).Int("items", len(batch)).Msg("A commit failed; the database is reopened to see what it holds.")
+	if err := s.reopen(); err != nil {
+		answerAll(batch, s.writeFault(errors.Join(cause, err)))
+		return
+	}
+	failed := s.writeFault(cause)
+	for _, it := range batch {
+		if it.err != nil {
+			it.done <- it.err
+			continue
+		}
+		found := false
+		err := s.view("store.reconcile", func(tx *bolt.Tx) error {
+			found = it.foundIn(tx)
+			return nil
+		})
+		switch {
+		case err != nil:
+			it.done <- err
+		case found:
+			it.done <- nil
+		default:
+			it.done <- failed
+		}
+	}
+}
+
+// reopen closes the database and opens it again, and proves that it can be
+// written. That write also makes durable what an unfinished sync had left in
+// the operating system's hands. Afterwards s.db is nil if it failed.
+func (s *Store) reopen() error {
+	if err := fault.Point(pointReopenBefore); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.db != nil {
+		if err := s.db.Close(); err != nil {
+			s.Log.Warn().Err(err).Msg("The database did not close well before it was reopened.")
+		}
+		s.db = nil
+	}
+	db, err := s.openFile(s.path)
+	if err != nil {
+		return err
+	}
+	err = db.Update(func(tx *bolt.Tx) error {
+		return tx.Bucket(bucketMeta).Put(metaInstance, []byte(s.InstanceID))
+	})
+	if err != nil {
+		_ = db.Close()
+		return fmt.Errorf("writing after reopening: %w", err)
+	}
+	s.db = db
+	return nil
+}
+
+// writeFault turns the cause of a failed write into what its callers get.
+func (s *Store) writeFault(cause error) error {
+	if s.isFull(cause) {
+		return fault.Wrap(fault.StorageFull, "store.commit", cause, "The disk has no room; nothing was recorded.")
+	}
+	return fault.Wrap(fault.StorageFailed, "store.commit", cause, "The database could not be written; nothing was recorded.")
+}
+
+// minFreeBytes is the space under which a failed write counts as a full disk:
+// bbolt passes some causes on as text only.
+const minFreeBytes = 1 << 20
+
+func (s *Store) isFull(cause error) bool {
+	if isNoSpace(cause) || fault.Is(cause, fault.StorageFull) {
+		return true
+	}
+	if errors.Is(cause, fault.ErrInjected) {
+		return false
+	}
+	free, known := freeSpace(s.path)
+	return known && free < minFreeBytes
+}

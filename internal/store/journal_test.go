@@ -1,0 +1,195 @@
+package store
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	bolt "go.etcd.io/bbolt"
+	"pgregory.net/rapid"
+
+	"github.com/pedelec/pedelec-core/internal/thread"
+)
+
+// TestRetentionKeepsTheNewestWholeGroups compares the journal with a model that
+// trims a plain slice.
+func TestRetentionKeepsTheNewestWholeGroups(t *testing.T) {
+	dir := t.TempDir()
+	round := 0
+	rapid.Check(t, func(t *rapid.T) {
+		round++
+		s := New(fmt.Sprintf("%s/%d.db", dir, round))
+		s.MaxJournalEvents = rapid.IntRange(1, 12).Draw(t, "maxEvents")
+		s.MaxJournalBytes = int64(rapid.IntRange(100, 2000).Draw(t, "maxBytes"))
+		if err := s.Open(); err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+
+		type group struct {
+			events []thread.Event
+			bytes  int
+		}
+		var model []group
+		var trimmed, seq uint64
+		for r := range rapid.IntRange(1, 12).Draw(t, "commits") {
+			c := thread.Commit{Create: r == 0, Record: thread.Record{ID: "t", Revision: uint64(r + 1), Status: thread.Idle}}
+			added := 0
+			for range rapid.IntRange(0, 3).Draw(t, "groups") {
+				var g group
+				size := rapid.IntRange(1, 4).Draw(t, "events")
+				for i := range size {
+					seq += uint64(rapid.IntRange(1, 3).Draw(t, "gap")) // numbers of deltas lie between
+					ev := thread.Event{Kind: thread.EventAssistantMessage, Seq: seq, Grouped: i < size-1, Text: strings.Repeat("x", rapid.IntRange(0, 200).Draw(t, "text"))}
+					var e encoder
+					e.event(&ev)
+					g.bytes += len(appendSeqKey(nil, "t", seq)) + len(e.b)
+					g.events = append(g.events, ev)
+				}
+				model = append(model, g)
+				c.Events = append(c.Events, g.events...)
+				added++
+			}
+			c.Record.LatestSeq = seq
+			if err := s.Commit(c); err != nil {
+				t.Fatal(err)
+			}
+			for added > 0 && len(model) > added {
+				events, bytes := 0, 0
+				for _, g := range model {
+					events, bytes = events+len(g.events), bytes+g.bytes
+				}
+				if events <= s.MaxJournalEvents && int64(bytes) <= s.MaxJournalBytes {
+					break
+				}
+				trimmed = model[0].events[len(model[0].events)-1].Seq
+				model = model[1:]
+			}
+			var want []uint64
+			bytes := 0
+			for _, g := range model {
+				bytes += g.bytes
+				for _, ev := range g.events {
+					want = append(want, ev.Seq)
+				}
+			}
+			page, err := s.Events("t", 0, seq, 1<<20, 1<<30)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := seqs(page); fmt.Sprint(got) != fmt.Sprint(want) || page.TrimmedThrough != trimmed || page.More {
+				t.Fatalf("journal %v trimmed through %d, more %v; want %v, %d", got, page.TrimmedThrough, page.More, want, trimmed)
+			}
+			_ = s.view("test", func(tx *bolt.Tx) error {
+				h, _ := readHeader(tx, "t")
+				if int(h.events) != len(want) || int(h.bytes) != bytes {
+					t.Fatalf("counters %d events %d bytes, want %d and %d", h.events, h.bytes, len(want), bytes)
+				}
+				return nil
+			})
+		}
+	})
+}
+
+func seqs(page thread.JournalPage) (seqs []uint64) {
+	for _, ev := range page.Events {
+		seqs = append(seqs, ev.Seq)
+	}
+	return seqs
+}
+
+func TestALoweredLimitIsReachedInBoundedSteps(t *testing.T) {
+	path := testPath(t)
+	s := openAt(t, path)
+	for r := uint64(1); r <= 10; r++ {
+		must(t, s.Commit(bigCommit("t", r, 300)))
+	}
+	must(t, s.Close())
+	s = openAt(t, path, func(s *Store) { s.MaxJournalEvents = 10 })
+	must(t, s.Commit(bigCommit("t", 11, 1)))
+	page, err := s.Events("t", 0, 1<<40, 1<<20, 1<<30)
+	must(t, err)
+	if n := len(page.Events); n <= 10 || n > 2100 {
+		t.Fatalf("%d events after the first commit", n)
+	}
+	for r := uint64(12); r <= 15; r++ {
+		must(t, s.Commit(bigCommit("t", r, 1)))
+	}
+	page, err = s.Events("t", 0, 1<<40, 1<<20, 1<<30)
+	must(t, err)
+	wantEqual(t, len(page.Events), 10)
+}
+
+// bigCommit appends n ungrouped events to a thread that has 300 a revision.
+func bigCommit(id string, r uint64, n int) thread.Commit {
+	c := thread.Commit{Create: r == 1, Record: thread.Record{ID: id, Revision: r, Status: thread.Idle, LatestSeq: r * 300}}
+	for i := range n {
+		c.Events = append(c.Events, thread.Event{Kind: thread.EventUsageUpdated, Seq: (r-1)*300 + uint64(i) + 1})
+	}
+	return c
+}
+
+func TestAPageOfEventsNeverSplitsAGroup(t *testing.T) {
+	s := open(t)
+	for r := uint64(1); r <= 5; r++ {
+		must(t, s.Commit(modelCommit("t", r, 1000)))
+	}
+	tests := []struct {
+		name            string
+		after, through  uint64
+		limit, maxBytes int
+		want            []uint64
+		more            bool
+	}{
+		{"all", 0, 99, 0, 0, []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, false},
+		{"after a number", 3, 9, 0, 0, []uint64{4, 5, 6, 7, 8, 9}, false},
+		{"at least one group", 0, 99, 1, 1, []uint64{1, 2, 3}, true},
+		{"limit inside a group", 0, 99, 4, 0, []uint64{1, 2, 3, 4, 5, 6}, true},
+		{"limit at the end of a group", 0, 99, 3, 0, []uint64{1, 2, 3}, true},
+		{"limit at the end of the range", 9, 12, 3, 0, []uint64{10, 11, 12}, false},
+		{"bytes", 0, 99, 0, 5000, []uint64{1, 2, 3, 4, 5, 6}, true},
+		{"nothing", 15, 99, 0, 0, nil, false},
+		{"empty range", 5, 5, 0, 0, nil, false},
+		{"far", 1 << 60, 1 << 61, 0, 0, nil, false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			page, err := s.Events("t", test.after, test.through, test.limit, test.maxBytes)
+			must(t, err)
+			wantEqual(t, seqs(page), test.want)
+			wantEqual(t, page.More, test.more)
+		})
+	}
+}
+
+func TestALargePageIsReadInSeveralTransactions(t *testing.T) {
+	s := open(t)
+	for r := uint64(1); r <= 6; r++ {
+		must(t, s.Commit(modelCommit("t", r, 60<<10)))
+	}
+	page, err := s.Events("t", 0, 99, 100, 4<<20)
+	must(t, err)
+	wantEqual(t, len(page.Events), 18)
+	// One event may be larger than a transaction's share.
+	must(t, s.Commit(modelCommit("t", 7, 300<<10)))
+	page, err = s.Events("t", 17, 99, 100, 4<<20)
+	must(t, err)
+	wantEqual(t, seqs(page), []uint64{18, 19, 20, 21})
+}
+
+func TestRetentionThatOvertakesAReadEndsThePageAtAGroup(t *testing.T) {
+	s := open(t, func(s *Store) { s.MaxJournalEvents = 6 })
+	must(t, s.Commit(modelCommit("t", 1, 0)))
+	must(t, s.Commit(modelCommit("t", 2, 0)))
+	r := journalReader{threadID: "t", through: 99, limit: 99, bytes: 1 << 20}
+	r.begun = true // the first transaction has read 1 to 4
+	for _, seq := range []uint64{1, 2, 3, 4} {
+		r.page.Events = append(r.page.Events, thread.Event{Seq: seq, Grouped: seq%eventsPerCommit != 0})
+	}
+	r.after, r.inGroup = 4, true
+	must(t, s.Commit(modelCommit("t", 3, 0)))
+	must(t, s.Commit(modelCommit("t", 4, 0)))
+	must(t, s.view("test", r.read))
+	wantEqual(t, seqs(r.page), []uint64{1, 2, 3})
+	wantEqual(t, r.done && r.page.More, true)
+}

@@ -1,0 +1,124 @@
+package store
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pedelec/pedelec-core/internal/thread"
+)
+
+// fill makes n threads t-00000, t-00001, …; every third is ended, every second
+// belongs to another owner, and later ones were updated earlier.
+func fill(t testing.TB, s *Store, n int, pathBytes int) {
+	t.Helper()
+	const together = 500
+	for from := 0; from < n; from += together {
+		var batch []*item
+		for i := from; i < min(n, from+together); i++ {
+			c := modelCommit(fmt.Sprintf("t-%05d", i), 1, 0)
+			c.Events, c.Operations, c.Skills = nil, nil, nil
+			c.Record.Workspace.Path = "/" + strings.Repeat("p", pathBytes)
+			c.Record.UpdatedAt = testTime.Add(-time.Duration(i) * time.Second)
+			if i%3 == 0 {
+				c.Record.Status = thread.Ended
+			}
+			if i%2 == 0 {
+				c.Record.Owner = "https://other.example"
+			}
+			it, err := prepareCommit(&c)
+			must(t, err)
+			must(t, s.queue.push(it))
+			batch = append(batch, it)
+		}
+		for _, it := range batch {
+			must(t, <-it.done)
+			it.free()
+		}
+	}
+}
+
+func TestListsArePagedAndFiltered(t *testing.T) {
+	s := open(t)
+	fill(t, s, 1500, 1000)
+	tests := []struct {
+		name  string
+		query thread.ListQuery
+		total int
+		page  int
+	}{
+		{"all", thread.ListQuery{Limit: 1000}, 1500, 1000},
+		{"default limit", thread.ListQuery{}, 1500, 100},
+		{"limit too large", thread.ListQuery{Limit: 5000}, 1500, 1000},
+		{"by status", thread.ListQuery{Status: thread.Ended, Limit: 500}, 500, 500},
+		{"by owner", thread.ListQuery{Owner: "https://other.example", Limit: 300}, 750, 300},
+		{"by both", thread.ListQuery{Status: thread.Ended, Owner: "https://example.org", Limit: 249}, 250, 249},
+		{"nobody's", thread.ListQuery{Owner: "https://nobody.example"}, 0, 0},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			last, total := "", 0
+			for first := true; first || test.query.After != ""; first = false {
+				page, err := s.List(test.query)
+				must(t, err)
+				if first {
+					wantEqual(t, len(page.Threads), test.page)
+				}
+				for _, row := range page.Threads {
+					if row.ThreadID <= last {
+						t.Fatalf("%s after %s", row.ThreadID, last)
+					}
+					last = row.ThreadID
+				}
+				total += len(page.Threads)
+				if page.Next != "" && page.Next != last {
+					t.Fatalf("next is %s, the last id %s", page.Next, last)
+				}
+				test.query.After = page.Next
+			}
+			wantEqual(t, total, test.total)
+		})
+	}
+}
+
+func TestLiveThreadsAreNamedInOrder(t *testing.T) {
+	s := open(t)
+	fill(t, s, 10, 1)
+	ids, err := s.Live("", 3)
+	must(t, err)
+	wantEqual(t, ids, []string{"t-00001", "t-00002", "t-00004"})
+	ids, err = s.Live("t-00004", 10)
+	must(t, err)
+	wantEqual(t, ids, []string{"t-00005", "t-00007", "t-00008"})
+	ids, err = s.Live("", 0)
+	must(t, err)
+	wantEqual(t, len(ids), 0)
+}
+
+func TestTheEndedThreadThatWasUpdatedLongestAgoComesFirst(t *testing.T) {
+	s := open(t)
+	fill(t, s, 100, 1)
+	rows, err := s.EndedOldestFirst(3)
+	must(t, err)
+	var ids []string
+	for _, row := range rows {
+		ids = append(ids, row.ThreadID)
+	}
+	wantEqual(t, ids, []string{"t-00099", "t-00096", "t-00093"})
+	rows, err = s.EndedOldestFirst(1000)
+	must(t, err)
+	wantEqual(t, len(rows), 34)
+}
+
+func TestAScanOfManyKeysGoesOnInNewTransactions(t *testing.T) {
+	s := open(t)
+	const threads = maxViewKeys + 700
+	fill(t, s, threads, 1)
+	page, err := s.List(thread.ListQuery{Owner: "https://nobody.example"})
+	must(t, err)
+	wantEqual(t, len(page.Threads), 0)
+	ids, err := s.Live("", threads)
+	must(t, err)
+	wantEqual(t, len(ids), threads-(threads+2)/3)
+}

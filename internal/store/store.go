@@ -1,0 +1,241 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/pedelec/pedelec-core/internal/fault"
+	"github.com/pedelec/pedelec-core/internal/thread"
+)
+
+// Defaults of the fields of Store.
+const (
+	DefaultMaxJournalEvents = 10_000
+	DefaultMaxJournalBytes  = 16 << 20
+	DefaultMaxStoreBytes    = 4 << 30
+	DefaultLockTimeout      = 5 * time.Second // the instance lock is taken before, so nobody else should hold the file
+	DefaultCompactAfter     = time.Minute     // without a write
+	DefaultCompactFree      = 64 << 20        // free bytes that are worth a compaction
+	DefaultCompactAtExit    = 256 << 20       // largest file that Close compacts: about a second
+	fileMode                = os.FileMode(0o600)
+)
+
+// Store is the database. Set its fields before Open.
+type Store struct {
+	Log        zerolog.Logger
+	Now        func() time.Time
+	InstanceID string // of this run of the daemon; written into the file
+
+	MaxJournalEvents int   // a thread; the oldest groups go first
+	MaxJournalBytes  int64 // a thread, keys and values
+	MaxOperations    int   // a thread
+	MaxStoreBytes    int64 // address space that is mapped at once; the file may grow beyond
+	LockTimeout      time.Duration
+	CompactAfter     time.Duration // of quiet before a background compaction
+	CompactFree      int64         // bytes; half of the file must be free, too
+	CompactAtExit    int64         // bytes; a larger file is not compacted by Close
+
+	path       string
+	schema     uint32      // SchemaVersion, but for tests
+	migrations []migration // likewise
+
+	queue   *queue
+	stopped chan struct{} // closed when the committer is done
+
+	// mu guards db: readers hold it while they read, the committer takes it to
+	// reopen or replace the file. Only the committer changes db after Open.
+	mu sync.RWMutex
+	db *bolt.DB
+
+	unclean bool    // the previous run did not close the file
+	damage  *Damage // what Open found
+	sick    atomic.Pointer[error]
+
+	compacting *compaction // nil = none runs; the committer's
+	compacted  chan error
+	// afterCompaction is called by the committer when a background compaction
+	// has ended, for tests.
+	afterCompaction func(replaced bool, err error)
+}
+
+// New returns a store for the file at a path. Nothing is touched before Open.
+func New(path string) *Store {
+	return &Store{
+		Log:              zerolog.Nop(),
+		Now:              time.Now,
+		MaxJournalEvents: DefaultMaxJournalEvents,
+		MaxJournalBytes:  DefaultMaxJournalBytes,
+		MaxOperations:    thread.MaxOperations,
+		MaxStoreBytes:    DefaultMaxStoreBytes,
+		LockTimeout:      DefaultLockTimeout,
+		CompactAfter:     DefaultCompactAfter,
+		CompactFree:      DefaultCompactFree,
+		CompactAtExit:    DefaultCompactAtExit,
+		path:             path,
+		schema:           SchemaVersion,
+		migrations:       migrations,
+	}
+}
+
+// Open opens the file, or makes it, and starts the committer. A damaged file is
+// moved aside and a fresh one started, see Damage. The error is a *fault.Error
+// with a sentence for the user: the file is of a newer version, in use, or
+// cannot be opened.
+func (s *Store) Open() error {
+	if err := fault.Point(pointOpenBefore); err != nil {
+		return openFault(err, "The database could not be opened.")
+	}
+	if err := s.open(); err != nil {
+		return err
+	}
+	s.queue = newQueue()
+	s.stopped = make(chan struct{})
+	s.compacted = make(chan error, 1)
+	go s.run()
+	return nil
+}
+
+// Close commits what waits, marks the file as closed, compacts it if that is
+// worth it and quick, and closes it. Later calls get STORAGE_FAILED.
+func (s *Store) Close() error {
+	if s.queue == nil {
+		return nil
+	}
+	s.queue.close()
+	<-s.stopped
+	if s.db == nil {
+		return nil
+	}
+	err := fault.Point(pointCloseBefore)
+	if err == nil {
+		err = s.markClean()
+	}
+	compacted := err == nil && s.compactAtExit()
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err = errors.Join(err, s.db.Close())
+	s.db = nil
+	if compacted {
+		err = errors.Join(err, s.renameCompacted())
+	}
+	if err != nil {
+		return fault.Wrap(fault.StorageFailed, "store.close", err, "The database could not be closed.")
+	}
+	return nil
+}
+
+func (s *Store) markClean() error {
+	err := guarded(s.db.Update, func(tx *bolt.Tx) error {
+		return tx.Bucket(bucketMeta).Put(metaClean, present)
+	})
+	if err != nil {
+		return err
+	}
+	return fault.Point(pointCloseClean)
+}
+
+// Commit makes one change of one thread durable, or changes nothing. It returns
+// when the change is on disk. Errors: STORAGE_FULL, STORAGE_FAILED, OVERLOADED,
+// THREAD_NOT_FOUND; INTERNAL for a change that breaks a rule of the journal.
+func (s *Store) Commit(c thread.Commit) error {
+	it, err := prepareCommit(&c)
+	if err != nil {
+		return err
+	}
+	return s.do(it)
+}
+
+// ReserveBlock records that sequence numbers up to end may be used by deltas,
+// in a key of its own. Errors as of Commit.
+func (s *Store) ReserveBlock(threadID string, end uint64) error {
+	if !validID(threadID) {
+		return errNotFound()
+	}
+	it := newItem(itemBlock)
+	it.blockEnd = end
+	it.key = it.putID(threadID)
+	it.value = it.append(func(e *encoder) { e.b = binary.BigEndian.AppendUint64(e.b, end) })
+	it.size = len(it.arena.b)
+	return s.do(it)
+}
+
+// WasUnclean reports whether the previous run ended without Close, so that
+// processes of it may be left.
+func (s *Store) WasUnclean() bool { return s.unclean }
+
+// Damage tells about a damaged file that Open moved aside; nil = there was
+// none.
+func (s *Store) Damage() *Damage { return s.damage }
+
+// Healthy returns an error once a part of the file could not be read. It stays
+// until the daemon is restarted.
+func (s *Store) Healthy() error {
+	if err := s.sick.Load(); err != nil {
+		return *err
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.db == nil {
+		return errClosed()
+	}
+	return nil
+}
+
+// damaged records that a part of the file cannot be read and returns what its
+// reader gets.
+func (s *Store) damaged(op string, cause error) error {
+	err := error(fault.Wrap(fault.StorageFailed, op, cause, "A part of the database cannot be read."))
+	if s.sick.CompareAndSwap(nil, &err) {
+		s.Log.Error().Err(cause).Str("op", op).Str("path", s.path).
+			Msg("A part of the database cannot be read; make a backup, stop the daemon and look at the disk.")
+	}
+	return err
+}
+
+// Size is the size of the database on disk.
+type Size struct {
+	FileBytes int64
+	FreeBytes int64 // of FileBytes, free for reuse
+}
+
+// Size returns the size of the database. Error: STORAGE_FAILED.
+func (s *Store) Size() (Size, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.db == nil {
+		return Size{}, errClosed()
+	}
+	size, err := s.size()
+	if err != nil {
+		return Size{}, fault.Wrap(fault.StorageFailed, "store.size", err, "The size of the database cannot be told.")
+	}
+	return size, nil
+}
+
+// size is Size for those who hold mu or are the committer.
+func (s *Store) size() (Size, error) {
+	info, err := os.Stat(s.path)
+	if err != nil {
+		return Size{}, err
+	}
+	used := info.Size()
+	err = s.db.View(func(tx *bolt.Tx) error {
+		used = tx.Size()
+		return nil
+	})
+	if err != nil {
+		return Size{}, fmt.Errorf("reading the size: %w", err)
+	}
+	stats := s.db.Stats()
+	free := int64(stats.FreePageN+stats.PendingPageN) * int64(s.db.Info().PageSize)
+	return Size{FileBytes: info.Size(), FreeBytes: free + max(0, info.Size()-used)}, nil
+}
