@@ -1,0 +1,387 @@
+package ipc
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/pedelec/pedelec-core/internal/fault"
+)
+
+// ending says how a connection leaves once it was told to.
+type ending uint8
+
+const (
+	stayOpen     ending = iota
+	finishLines         // answer what was received, then close
+	finishInHand        // answer the request in hand, then close
+	closeNow            // nothing more can be written
+)
+
+// conn is one TCP connection. Its reader runs serve; requests run in order on
+// one goroutine that exists while there are any; events are written by the pump
+// of its subscriptions.
+type conn struct {
+	server *Server
+	nc     net.Conn
+	out    *outbox
+	subs   *subscriptions
+	ctx    context.Context // ends when nobody can read an answer any more
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup // the goroutines of requests and of the pump
+
+	mu      sync.Mutex
+	changed sync.Cond // queue, working or ending changed
+	queue   [][]byte  // lines behind the request in hand
+	queued  int       // their bytes
+	working bool      // a goroutine runs requests
+	ending  ending
+	served  bool // a valid request was accepted
+
+	// foreign counts lines in a row that another protocol's speaker would send,
+	// buf is where answers are built; both belong to whoever runs requests.
+	foreign int
+	buf     []byte
+}
+
+// errStopped is why a reader returns that was told to stop.
+var errStopped = errors.New("the connection was told to stop")
+
+// errLineTooLong is why a reader returns that received too long a line.
+var errLineTooLong = errors.New("a line is longer than allowed")
+
+func (s *Server) newConn(nc net.Conn) *conn {
+	c := &conn{server: s, nc: nc}
+	c.changed.L = &c.mu
+	c.ctx, c.cancel = context.WithCancel(s.base)
+	c.out = newOutbox(nc, s.config.WriteTimeout, c.writeFailed)
+	c.subs = newSubscriptions(c.out)
+	c.subs.run = c.runPump
+	c.subs.told = s.metrics.told
+	c.subs.open = s.metrics.subscribed
+	c.subs.lost = c.feedLost
+	// Before anybody else knows the connection, so that no later stop is undone.
+	_ = nc.SetReadDeadline(time.Now().Add(s.config.FirstRequest))
+	return c
+}
+
+// serve reads until the connection ends and returns when all of its goroutines
+// have returned.
+func (c *conn) serve() {
+	defer c.cancel()
+	defer func() { _ = c.nc.Close() }() // whatever mattered was written before
+	defer c.tasks.Wait()
+	defer c.subs.close()
+	defer func() {
+		if p := recover(); p != nil {
+			c.server.panicked(p)
+			c.stop(closeNow)
+		}
+	}()
+	input, err := c.server.admit(c.nc)
+	if err != nil {
+		c.server.log.Debug().Err(err).Msg("a connection was closed before anything was parsed")
+		return
+	}
+	var lines lineScanner
+	why := c.read(input, &lines)
+	c.finish(why, lines.rest())
+}
+
+// read takes lines until it cannot any more and says why.
+func (c *conn) read(input io.Reader, lines *lineScanner) error {
+	for {
+		for line, ok := lines.next(); ok; line, ok = lines.next() {
+			if err := c.submit(line); err != nil {
+				return err
+			}
+		}
+		room, err := c.room(len(lines.rest()))
+		if err != nil {
+			return err
+		}
+		if _, err := lines.fill(input, room); err != nil {
+			if err = c.readFailed(err, lines); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// readFailed sorts out why nothing more can be read. An unterminated last line
+// before EOF counts; one before a reset does not. It returns nil when reading
+// shall go on.
+func (c *conn) readFailed(err error, lines *lineScanner) error {
+	if errors.Is(err, io.EOF) {
+		c.subs.close()
+		if line, ok := lines.next(); ok { // arrived together with EOF
+			_ = c.submit(line)
+		}
+		if rest := lines.rest(); len(rest) > 0 {
+			if err := c.submit(rest); err != nil {
+				return err
+			}
+		}
+		return io.EOF
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) && c.isQuiet() {
+		return nil
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return errStopped
+	}
+	return err
+}
+
+// isQuiet reports whether the connection may stay open without sending: the
+// first valid request was accepted, at the last moment perhaps.
+func (c *conn) isQuiet() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.served && c.ending == stayOpen
+}
+
+// room returns how many bytes may be read now. It waits while the buffer is
+// full of lines that wait for the request in hand.
+func (c *conn) room(unparsed int) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		if c.ending != stayOpen {
+			return 0, errStopped
+		}
+		if room := maxBuffered - c.queued - unparsed; room > 0 {
+			return room, nil
+		}
+		if c.queued == 0 {
+			return 0, errLineTooLong
+		}
+		c.changed.Wait()
+	}
+}
+
+// submit runs a line if nothing is in hand, else queues it. The line may be
+// overwritten afterwards.
+func (c *conn) submit(line []byte) error {
+	c.mu.Lock()
+	if c.ending != stayOpen {
+		c.mu.Unlock()
+		return errStopped
+	}
+	if c.working {
+		c.queue = append(c.queue, append([]byte(nil), line...))
+		c.queued += len(line)
+		c.mu.Unlock()
+		return nil
+	}
+	c.working = true
+	c.mu.Unlock()
+
+	req := c.accept(line)
+	if req.refusal != nil || req.route.inline {
+		c.perform(req)
+		c.mu.Lock()
+		c.working = false
+		c.mu.Unlock()
+		return nil
+	}
+	c.tasks.Go(func() { c.work(req) })
+	return nil
+}
+
+// work runs a request and those that were received behind it.
+func (c *conn) work(req *request) {
+	for {
+		c.perform(req)
+		line, ok := c.take()
+		if !ok {
+			return
+		}
+		req = c.accept(line)
+	}
+}
+
+// take returns the next received line, or says that there is nothing to run.
+func (c *conn) take() (line []byte, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer c.changed.Broadcast()
+	if c.ending > finishLines {
+		c.queue, c.queued = nil, 0
+	}
+	if len(c.queue) == 0 {
+		c.queue = nil
+		c.working = false
+		return nil, false
+	}
+	line = c.queue[0]
+	c.queue[0] = nil
+	c.queue = c.queue[1:]
+	c.queued -= len(line)
+	return line, true
+}
+
+// accept decodes a line. The first valid request lifts the time limit that a
+// new connection is under.
+func (c *conn) accept(line []byte) *request {
+	req := c.server.decodeRequest(line)
+	if req.refusal != nil || c.served {
+		return req
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.served = true
+	if c.ending == stayOpen {
+		_ = c.nc.SetReadDeadline(time.Time{}) // a dead connection shows at the next read
+	}
+	return req
+}
+
+// perform runs one request and writes its answer.
+func (c *conn) perform(req *request) {
+	call := &call{server: c.server, caller: req.caller, subs: c.subs}
+	line, code := c.server.answer(c.ctx, req, call, c.buf)
+	err := c.out.answer(line)
+	if call.answered != nil {
+		call.answered(err == nil && code == "")
+	}
+	c.keepBuffer(line)
+	if code == fault.MessageTooLarge {
+		c.stop(finishInHand)
+	}
+	c.countForeign(req)
+}
+
+// keepBuffer keeps the buffer of an answer for the next one, unless it is large.
+func (c *conn) keepBuffer(line []byte) {
+	c.buf = line[:0]
+	if cap(line) > 16*smallBuffer {
+		c.buf = nil
+	}
+}
+
+func (c *conn) countForeign(req *request) {
+	if !req.foreign {
+		c.foreign = 0
+		return
+	}
+	if c.foreign++; c.foreign == maxForeignLines {
+		c.stop(finishInHand)
+	}
+}
+
+// stop makes the connection leave; the stronger of two reasons counts. The
+// reader is woken by a deadline in the past.
+func (c *conn) stop(how ending) {
+	c.mu.Lock()
+	if how <= c.ending {
+		c.mu.Unlock()
+		return
+	}
+	c.ending = how
+	if how > finishLines {
+		c.queue, c.queued = nil, 0
+	}
+	_ = c.nc.SetReadDeadline(time.Unix(1, 0)) // of a closed connection, if it fails
+	c.changed.Broadcast()
+	c.mu.Unlock()
+	if how == closeNow {
+		c.cancel()
+		_ = c.nc.Close() // what could not be written is lost anyway
+	}
+}
+
+// finish ends the connection in the way that fits why reading ended.
+func (c *conn) finish(why error, received []byte) {
+	switch {
+	case errors.Is(why, io.EOF):
+		c.waitIdle() // subscriptions have ended; the answers may still be read
+	case errors.Is(why, errLineTooLong):
+		c.waitIdle()
+		c.refuseLongLine(received)
+		c.closeAfterAnswer(c.server.config.Drain)
+	case errors.Is(why, errStopped):
+		switch c.waitIdle() {
+		case finishLines:
+			c.subs.flush()
+			c.closeAfterAnswer(c.server.config.Linger)
+		case finishInHand:
+			c.closeAfterAnswer(c.server.config.Drain)
+		}
+	default:
+		// A reset: the client is gone, and what it had sent is not run.
+		c.subs.close()
+		c.stop(closeNow)
+		c.waitIdle()
+	}
+}
+
+// waitIdle returns when no request is in hand and none waits.
+func (c *conn) waitIdle() ending {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.working {
+		c.changed.Wait()
+	}
+	return c.ending
+}
+
+// refuseLongLine answers a line of which only the start was received.
+func (c *conn) refuseLongLine(start []byte) {
+	id, _ := findRequestID(start[:min(len(start), requestIDWindow)])
+	c.perform(&request{
+		id:      id,
+		refusal: fault.Newf(fault.MessageTooLarge, "A message may have %d bytes.", MaxLineBytes),
+	})
+}
+
+// closeAfterAnswer says that nothing more will be written and reads on for a
+// while, throwing away: closing with unread data would reset the connection,
+// and the client could lose the answer.
+func (c *conn) closeAfterAnswer(patience time.Duration) {
+	c.subs.close()
+	c.subs.wait()
+	half, ok := c.nc.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		return
+	}
+	if c.nc.SetReadDeadline(time.Now().Add(patience)) != nil {
+		return
+	}
+	_, _ = io.CopyN(io.Discard, c.nc, maxDrainBytes) // however it ends, the connection closes now
+}
+
+// writeFailed is called once, when the client cannot be written to.
+func (c *conn) writeFailed(err error) {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.server.metrics.cut.Inc()
+		c.server.log.Info().Dur("timeout", c.out.timeout).Msg("a client that did not read was cut")
+		if tcp, ok := c.nc.(interface{ SetLinger(sec int) error }); ok {
+			_ = tcp.SetLinger(0) // what it did not read shall not stay in the kernel
+		}
+	}
+	c.stop(closeNow)
+}
+
+// feedLost closes the connection, so that the client subscribes anew and gets a
+// snapshot that holds what it missed.
+func (c *conn) feedLost(threadID string, err error) {
+	c.server.log.Info().Err(err).Str("thread", threadID).Msg("a subscription cannot go on; its connection closes")
+	c.stop(finishInHand)
+}
+
+func (c *conn) runPump(pump func()) {
+	c.tasks.Go(func() {
+		defer func() {
+			if p := recover(); p != nil {
+				c.server.panicked(p)
+				c.stop(closeNow)
+			}
+		}()
+		pump()
+	})
+}

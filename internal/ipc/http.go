@@ -1,0 +1,67 @@
+package ipc
+
+import (
+	"io"
+	"net"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/pedelec/pedelec-core/internal/loopback"
+)
+
+// HTTPHandler returns the routes of the HTTP listener:
+//
+//	GET /healthz   200 while the process serves
+//	GET /readyz    200 when it can take work, else 503 with the reason
+//	GET /metrics   Prometheus
+//
+// They ask for no token and tell no ids and no paths. Requests for another Host
+// and those of web pages are refused.
+func (s *Server) HTTPHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		writeText(w, http.StatusOK, "ok\n")
+	})
+	mux.HandleFunc("GET /readyz", s.serveReady)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.gatherer, promhttp.HandlerOpts{}))
+	return guarded(mux)
+}
+
+func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) {
+	if s.leaving.Load() {
+		writeText(w, http.StatusServiceUnavailable, "The daemon is shutting down.\n")
+		return
+	}
+	if s.ready == nil {
+		writeText(w, http.StatusOK, "ok\n")
+		return
+	}
+	if err := s.ready(); err != nil {
+		// The error may name paths, which do not leave by this door.
+		s.log.Warn().Err(err).Msg("not ready")
+		writeText(w, http.StatusServiceUnavailable, "Not ready; the log says why.\n")
+		return
+	}
+	writeText(w, http.StatusOK, "ok\n")
+}
+
+// guarded applies the rules for HTTP callers, with the port on which the
+// request arrived.
+func guarded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+		if !ok {
+			http.Error(w, "This is not served here.", http.StatusMisdirectedRequest)
+			return
+		}
+		loopback.Guard{Port: local.Port}.Protect(loopback.Health, next).ServeHTTP(w, r)
+	})
+}
+
+func writeText(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text) // a caller that is gone needs no answer
+}

@@ -1,0 +1,292 @@
+package ipc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/pedelec/pedelec-core/internal/loopback"
+)
+
+// acceptPause is how long accepting rests when the system has no more file
+// descriptors; a tight loop would take the processor from those who free some.
+const acceptPause = 50 * time.Millisecond
+
+// forceGrace is how long a forced shutdown waits for handlers to notice.
+const forceGrace = time.Second
+
+// Config is what a [Server] is made of. Threads, Providers, Settings, Operator
+// and Token are needed; Picker may be nil.
+type Config struct {
+	Threads   Threads
+	Providers Providers
+	Settings  Settings
+	Picker    Picker // nil: pick_workspace_folder fails
+	Operator  Operator
+
+	Version    string // of the release, such as 1.2.3
+	InstanceID string
+	Token      string // 64 hex characters
+
+	// Peers tells whose connections are accepted; nil = our own user's, where
+	// the system can tell.
+	Peers loopback.PeerCheck
+
+	Log        zerolog.Logger
+	Registerer prometheus.Registerer // nil: metrics are kept to ourselves
+	Gatherer   prometheus.Gatherer   // what /metrics shows; nil: what was registered with a nil Registerer
+	// Ready is what /readyz asks; nil = always ready. What it does not like is
+	// logged.
+	Ready func() error
+
+	// Durations; 0 = the default.
+	WriteTimeout time.Duration // see [DefaultWriteTimeout]
+	FirstRequest time.Duration // see [DefaultFirstRequest]
+	Drain        time.Duration // see [DefaultDrain]
+	Linger       time.Duration // see [DefaultLinger]
+	// MaxConnections is the number of TCP connections; 0 = [MaxConnections].
+	MaxConnections int
+}
+
+// Server serves the wire protocol.
+type Server struct {
+	threads   Threads
+	providers Providers
+	settings  Settings
+	picker    Picker
+	operator  Operator
+	peers     loopback.PeerCheck
+	token     string
+	pong      []byte // the encoded result of ping
+	log       zerolog.Logger
+	metrics   *metrics
+	gatherer  prometheus.Gatherer
+	ready     func() error
+	config    Config
+
+	base    context.Context // of all requests; ends when a shutdown is forced
+	force   context.CancelFunc
+	leaving atomic.Bool
+	tasks   sync.WaitGroup // accept loops and connections
+
+	mu        sync.Mutex
+	listeners map[net.Listener]struct{}
+	conns     map[*conn]struct{}
+}
+
+// ErrServerClosed is what [Server.ServeTCP] returns after [Server.Shutdown].
+var ErrServerClosed = errors.New("ipc: server closed")
+
+// New returns a server that listens nowhere yet.
+func New(cfg Config) (*Server, error) {
+	if cfg.Threads == nil || cfg.Providers == nil || cfg.Settings == nil || cfg.Operator == nil || cfg.Token == "" {
+		return nil, errors.New("ipc: Threads, Providers, Settings, Operator and Token are needed")
+	}
+	own := prometheus.NewRegistry()
+	if cfg.Registerer == nil {
+		cfg.Registerer = own
+	}
+	if cfg.Gatherer == nil {
+		cfg.Gatherer = own
+	}
+	if cfg.Peers == nil {
+		cfg.Peers = loopback.NewPeerCheck()
+	}
+	cfg.WriteTimeout = orDefault(cfg.WriteTimeout, DefaultWriteTimeout)
+	cfg.FirstRequest = orDefault(cfg.FirstRequest, DefaultFirstRequest)
+	cfg.Drain = orDefault(cfg.Drain, DefaultDrain)
+	cfg.Linger = orDefault(cfg.Linger, DefaultLinger)
+	cfg.MaxConnections = orDefault(cfg.MaxConnections, MaxConnections)
+	m, err := newMetrics(cfg.Registerer)
+	if err != nil {
+		return nil, fmt.Errorf("ipc: register metrics: %w", err)
+	}
+	pong, err := json.Marshal(PingResult{
+		Connected:    true,
+		Version:      cfg.Version,
+		ProcessID:    os.Getpid(),
+		InstanceID:   cfg.InstanceID,
+		Protocol:     Protocol,
+		Capabilities: Capabilities,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("ipc: encode ping: %w", err)
+	}
+	s := &Server{
+		threads:   cfg.Threads,
+		providers: cfg.Providers,
+		settings:  cfg.Settings,
+		picker:    cfg.Picker,
+		operator:  cfg.Operator,
+		peers:     cfg.Peers,
+		token:     cfg.Token,
+		pong:      pong,
+		log:       cfg.Log,
+		metrics:   m,
+		gatherer:  cfg.Gatherer,
+		ready:     cfg.Ready,
+		config:    cfg,
+		listeners: map[net.Listener]struct{}{},
+		conns:     map[*conn]struct{}{},
+	}
+	s.base, s.force = context.WithCancel(context.Background())
+	return s, nil
+}
+
+func orDefault[T comparable](given, standard T) T {
+	var zero T
+	if given == zero {
+		return standard
+	}
+	return given
+}
+
+// ServeTCP accepts connections until [Server.Shutdown], after which it returns
+// [ErrServerClosed], or until the listener fails. It closes the listener.
+func (s *Server) ServeTCP(l net.Listener) error {
+	defer func() { _ = l.Close() }() // closed before, at a shutdown
+	if !s.enter(l) {
+		return ErrServerClosed
+	}
+	defer s.leave(l)
+	for {
+		nc, err := l.Accept()
+		if err == nil {
+			s.start(nc)
+			continue
+		}
+		if s.leaving.Load() {
+			return ErrServerClosed
+		}
+		if !isTemporary(err) {
+			return fmt.Errorf("ipc: accept: %w", err)
+		}
+		s.log.Warn().Err(err).Msg("a connection could not be accepted; trying again")
+		if !s.pause(acceptPause) {
+			return ErrServerClosed
+		}
+	}
+}
+
+// isTemporary reports whether accepting can succeed later: the client went away
+// in between, or file descriptors ran out.
+func isTemporary(err error) bool {
+	var failed net.Error
+	return errors.As(err, &failed) && !errors.Is(err, net.ErrClosed)
+}
+
+func (s *Server) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-s.base.Done():
+		return false
+	}
+}
+
+func (s *Server) enter(l net.Listener) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.leaving.Load() {
+		return false
+	}
+	s.listeners[l] = struct{}{}
+	s.tasks.Add(1)
+	return true
+}
+
+func (s *Server) leave(l net.Listener) {
+	s.mu.Lock()
+	delete(s.listeners, l)
+	s.mu.Unlock()
+	s.tasks.Done()
+}
+
+// start serves a connection on a goroutine of its own, or closes it when there
+// are too many.
+func (s *Server) start(nc net.Conn) {
+	s.mu.Lock()
+	if s.leaving.Load() || len(s.conns) >= s.config.MaxConnections {
+		s.mu.Unlock()
+		s.metrics.refused.Inc()
+		_ = nc.Close() // nothing was promised on it
+		return
+	}
+	c := s.newConn(nc)
+	s.conns[c] = struct{}{}
+	s.mu.Unlock()
+	s.metrics.connections.Inc()
+	s.tasks.Go(func() {
+		c.serve()
+		s.metrics.connections.Dec()
+		s.mu.Lock()
+		delete(s.conns, c)
+		s.mu.Unlock()
+	})
+}
+
+// Shutdown closes the listeners, answers what was received, tells subscribers
+// what is ready, and closes all connections. When ctx ends first, connections
+// are closed as they are and ctx's error is returned. It returns when every
+// goroutine of the server has returned, or, forced, a second later at the
+// latest.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	s.leaving.Store(true)
+	for l := range s.listeners {
+		_ = l.Close() // its accept loop ends in any case
+	}
+	s.mu.Unlock()
+	s.stopAll(finishLines)
+
+	done := make(chan struct{})
+	go func() { // ends with the last connection
+		s.tasks.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		s.force()
+		return nil
+	case <-ctx.Done():
+	}
+	s.force()
+	s.stopAll(closeNow)
+	grace := time.NewTimer(forceGrace)
+	defer grace.Stop()
+	select {
+	case <-done:
+	case <-grace.C:
+	}
+	return ctx.Err()
+}
+
+func (s *Server) stopAll(how ending) {
+	s.mu.Lock()
+	all := make([]*conn, 0, len(s.conns))
+	for c := range s.conns {
+		all = append(all, c)
+	}
+	s.mu.Unlock()
+	for _, c := range all {
+		c.stop(how)
+	}
+}
+
+// panicked counts and logs a recovered panic.
+func (s *Server) panicked(p any) {
+	s.metrics.panics.Inc()
+	s.log.Error().Interface("panic", p).Bytes("stack", debug.Stack()).Msg("recovered from a panic in a connection")
+}
