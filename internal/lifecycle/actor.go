@@ -37,7 +37,7 @@ type actor struct {
 	linger *time.Timer
 }
 
-// newActor makes the actor of a loaded thread. The caller starts run.
+// newActor makes the actor of a loaded thread, which still has to be started.
 func (s *Service) newActor(l thread.Loaded, active thread.Operation) *actor {
 	state := thread.NewState(l, active, s.cfg.Instance)
 	a := &actor{
@@ -56,6 +56,12 @@ func (s *Service) newActor(l thread.Loaded, active thread.Operation) *actor {
 		close(a.settled)
 	}
 	return a
+}
+
+// start begins to take inputs. Service.Close waits for the end of it.
+func (a *actor) start() {
+	a.svc.actors.Add(1)
+	go a.run()
 }
 
 // run takes inputs until the thread is unloaded, deleted, or the service stops.

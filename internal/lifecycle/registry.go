@@ -22,8 +22,8 @@ type entry struct {
 	refs  int // requests and feeds that use it
 }
 
-// acquire returns the actor of a thread, loading it if need be. The caller
-// releases it.
+// acquire returns the actor of a thread, loading and starting it if need be. The
+// caller releases it.
 func (g *registry) acquire(id string, load func(id string) (*actor, error)) (*actor, error) {
 	g.mu.Lock()
 	e := g.entries[id]
@@ -37,14 +37,18 @@ func (g *registry) acquire(id string, load func(id string) (*actor, error)) (*ac
 	g.entries[id] = e
 	g.mu.Unlock()
 
-	e.actor, e.err = load(id)
-	if e.err != nil {
-		g.mu.Lock()
+	a, err := load(id)
+	g.mu.Lock()
+	e.actor, e.err = a, err
+	if err != nil {
 		delete(g.entries, id)
-		g.mu.Unlock()
+	}
+	g.mu.Unlock()
+	if err == nil {
+		a.start() // only now: an actor looks itself up to see whether it is used
 	}
 	close(e.ready)
-	return e.actor, e.err
+	return a, err
 }
 
 // release gives a reference back.

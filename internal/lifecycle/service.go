@@ -121,7 +121,7 @@ func (s *Service) open(id string) (*actor, error) {
 	return s.registry.acquire(id, s.load)
 }
 
-// load reads a thread and starts its actor.
+// load reads a thread and makes its actor.
 func (s *Service) load(id string) (*actor, error) {
 	if err := fault.Point(PointLoad); err != nil {
 		return nil, fault.From(err)
@@ -137,10 +137,7 @@ func (s *Service) load(id string) (*actor, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := s.newActor(loaded, active)
-	s.actors.Add(1)
-	go a.run()
-	return a, nil
+	return s.newActor(loaded, active), nil
 }
 
 // activeOperation reads the operation that the record names as active, so that
