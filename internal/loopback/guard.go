@@ -1,0 +1,90 @@
+package loopback
+
+import (
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// MaxHeaderBytes is the value for http.Server that makes it refuse a request
+// whose header is over 16 KiB: the server reads 4 KiB more than it is told.
+const MaxHeaderBytes = 16<<10 - 4<<10
+
+// Class is a kind of route: all routes of a class admit the same callers.
+type Class uint8
+
+const (
+	// Health is for /healthz, /readyz and /metrics, which tell no ids and no
+	// paths and ask for no token, since a token of one run cannot be scraped
+	// with. No page may read them.
+	Health Class = iota + 1
+)
+
+// rules holds for each class what remains to be checked once the Host is
+// right. A class without a rule admits nobody.
+var rules = map[Class]func(*http.Request) Verdict{
+	Health: refusePages,
+}
+
+// Verdict is the answer of a Guard. The zero value admits.
+type Verdict struct {
+	Status int    // HTTP status of the refusal; 0 = admitted
+	Reason string // a sentence for the caller
+}
+
+// Admitted reports whether the request may go on.
+func (v Verdict) Admitted() bool { return v.Status == 0 }
+
+// Guard judges HTTP requests to the listener at a port.
+type Guard struct{ Port int }
+
+// Judge decides about a request to a route of a class: first its Host (421),
+// then the rule of the class (403). That the header is small enough was the
+// server's to see, with MaxHeaderBytes.
+func (g Guard) Judge(r *http.Request, class Class) Verdict {
+	if !CheckHost(r.Host, g.Port) {
+		return Verdict{http.StatusMisdirectedRequest, "This is not the host that was asked for."}
+	}
+	rule, ok := rules[class]
+	if !ok {
+		return Verdict{http.StatusForbidden, "Nobody may call this."}
+	}
+	return rule(r)
+}
+
+// Protect lets only those requests through to a handler that the class admits.
+func (g Guard) Protect(class Class, handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if v := g.Judge(r, class); !v.Admitted() {
+			w.Header().Set("Cache-Control", "no-store")
+			http.Error(w, v.Reason, v.Status)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})
+}
+
+// CheckHost reports whether a Host header names this listener. A page of a
+// domain that resolves to 127.0.0.1 sends its own name here.
+func CheckHost(host string, port int) bool {
+	name, number, err := net.SplitHostPort(host)
+	if err != nil || number != strconv.Itoa(port) {
+		return false
+	}
+	return name == Host && strings.HasPrefix(host, Host) || strings.EqualFold(name, "localhost") && host[0] != '['
+}
+
+// refusePages turns away what a browser sends for a page. Typing the address
+// into the browser is allowed.
+func refusePages(r *http.Request) Verdict {
+	if _, sent := r.Header["Origin"]; sent {
+		return Verdict{http.StatusForbidden, "Web pages may not call this."}
+	}
+	for _, site := range r.Header["Sec-Fetch-Site"] {
+		if site != "none" && site != "same-origin" {
+			return Verdict{http.StatusForbidden, "Other web pages may not call this."}
+		}
+	}
+	return Verdict{}
+}

@@ -1,0 +1,131 @@
+package loopback
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+func TestGuard(t *testing.T) {
+	const port = 4711
+	header := func(pairs ...string) http.Header {
+		h := http.Header{}
+		for i := 0; i < len(pairs); i += 2 {
+			h.Add(pairs[i], pairs[i+1])
+		}
+		return h
+	}
+	const admitted = 0
+	tests := []struct {
+		name   string
+		host   string
+		class  Class
+		header http.Header
+		want   int
+	}{
+		{"address", "127.0.0.1:4711", Health, nil, admitted},
+		{"name", "localhost:4711", Health, nil, admitted},
+		{"name in capitals", "LocalHost:4711", Health, nil, admitted},
+		{"other port", "127.0.0.1:4712", Health, nil, 421},
+		{"port with zeros", "127.0.0.1:04711", Health, nil, 421},
+		{"no port", "127.0.0.1", Health, nil, 421},
+		{"no host", "", Health, nil, 421},
+		{"only a port", ":4711", Health, nil, 421},
+		{"a domain that resolves to us", "rebound.example:4711", Health, nil, 421},
+		{"a domain that begins as ours", "localhost.example:4711", Health, nil, 421},
+		{"root dot", "localhost.:4711", Health, nil, 421},
+		{"IPv6", "[::1]:4711", Health, nil, 421},
+		{"address in brackets", "[127.0.0.1]:4711", Health, nil, 421},
+		{"name in brackets", "[localhost]:4711", Health, nil, 421},
+		{"other loopback address", "127.0.0.2:4711", Health, nil, 421},
+		{"host is judged before anything else", "rebound.example:4711", Health, header("Origin", "https://a.example"), 421},
+		{"a page", "127.0.0.1:4711", Health, header("Origin", "https://a.example"), 403},
+		{"a page of our own address", "127.0.0.1:4711", Health, header("Origin", "http://127.0.0.1:4711"), 403},
+		{"an origin that hides", "127.0.0.1:4711", Health, header("Origin", "null"), 403},
+		{"an empty origin", "127.0.0.1:4711", Health, header("Origin", ""), 403},
+		{"typed into the browser", "127.0.0.1:4711", Health, header("Sec-Fetch-Site", "none"), admitted},
+		{"from our own page", "127.0.0.1:4711", Health, header("Sec-Fetch-Site", "same-origin"), admitted},
+		{"from another site", "127.0.0.1:4711", Health, header("Sec-Fetch-Site", "cross-site"), 403},
+		{"from the same site", "127.0.0.1:4711", Health, header("Sec-Fetch-Site", "same-site"), 403},
+		{"an empty site", "127.0.0.1:4711", Health, header("Sec-Fetch-Site", ""), 403},
+		{"two sites", "127.0.0.1:4711", Health, header("Sec-Fetch-Site", "none", "Sec-Fetch-Site", "cross-site"), 403},
+		{"a class without a rule", "127.0.0.1:4711", Class(200), nil, 403},
+		{"no class", "127.0.0.1:4711", Class(0), nil, 403},
+	}
+	guard := Guard{Port: port}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := httptest.NewRequest(http.MethodGet, "/healthz", nil)
+			r.Host, r.Header = tt.host, tt.header
+			verdict := guard.Judge(r, tt.class)
+			if verdict.Status != tt.want {
+				t.Errorf("status %d, want %d", verdict.Status, tt.want)
+			}
+			if verdict.Admitted() != (verdict.Reason == "") {
+				t.Errorf("reason %q with status %d", verdict.Reason, verdict.Status)
+			}
+			served := httptest.NewRecorder()
+			guard.Protect(tt.class, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusNoContent)
+			})).ServeHTTP(served, r)
+			want := tt.want
+			if want == admitted {
+				want = http.StatusNoContent
+			}
+			if served.Code != want {
+				t.Errorf("served %d, want %d", served.Code, want)
+			}
+			if served.Header().Get("Access-Control-Allow-Origin") != "" {
+				t.Error("a page may read this")
+			}
+		})
+	}
+}
+
+func TestAHeaderOver16KiBIsRefused(t *testing.T) {
+	l, err := Listen(t.Context(), "127.0.0.1:0", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{
+		MaxHeaderBytes: MaxHeaderBytes,
+		Handler:        Guard{Port: l.Port()}.Protect(Health, http.NotFoundHandler()),
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = server.Serve(l) }()
+	defer func() { server.Close(); <-done }()
+	for size, want := range map[int]int{15 << 10: http.StatusNotFound, 17 << 10: http.StatusRequestHeaderFieldsTooLarge} {
+		conn, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		head := "GET /healthz HTTP/1.1\r\nHost: " + l.Addr().String() + "\r\nX-Fill: "
+		_, _ = io.WriteString(conn, head+strings.Repeat("x", size-len(head)-4)+"\r\n\r\n")
+		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != want {
+			t.Errorf("header of %d bytes: %d, want %d", size, answer.StatusCode, want)
+		}
+	}
+}
+
+func FuzzCheckHost(f *testing.F) {
+	for _, s := range []string{"127.0.0.1:4711", "localhost:4711", "[::1]:4711", "127.0.0.1:4711.example"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, host string) {
+		lower := strings.ToLower(host)
+		want := lower == "127.0.0.1:4711" || lower == "localhost:4711"
+		if got := CheckHost(host, 4711); got != want {
+			t.Fatalf("CheckHost(%q) = %v", host, got)
+		}
+	})
+}

@@ -1,0 +1,134 @@
+package loopback
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pedelec/pedelec-core/internal/fault"
+)
+
+// Host is the one address that is listened on, literally: a name could be made
+// to mean another one.
+const Host = "127.0.0.1"
+
+// DefaultMaxConns bounds the connections of one listener.
+const DefaultMaxConns = 1024
+
+// keepAlive finds peers that are gone without a word, since a connection that
+// has proved itself is never closed for being silent.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3}
+
+// Exposure says which addresses may be listened on.
+type Exposure uint8
+
+const (
+	LoopbackOnly Exposure = iota // 127.0.0.1
+	Insecure                     // any address: the operator asked for it, and a token is demanded
+)
+
+// Options of a listener. The zero value is right for all but an operator who
+// insists.
+type Options struct {
+	Exposure Exposure
+	Token    string // what callers must present; needed with Insecure
+	MaxConns int    // 0 = DefaultMaxConns
+}
+
+// Listener accepts TCP connections up to a limit. One over it is accepted and
+// closed at once, so that its client learns of it and does not hang.
+type Listener struct {
+	inner   net.Listener
+	max     int64
+	open    atomic.Int64
+	refused atomic.Uint64
+}
+
+// Listen binds an address host:port, port 0 for a free one. Error:
+// INVALID_INPUT for an address that is not allowed, else the system's.
+func Listen(ctx context.Context, addr string, o Options) (*Listener, error) {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, fault.Newf(fault.InvalidInput, "The address %q is not host:port: %w", addr, err)
+	}
+	if host != Host && o.Exposure != Insecure {
+		return nil, fault.Newf(fault.InvalidInput, "The daemon listens on %s only, not on %q.", Host, host)
+	}
+	if host != Host && o.Token == "" {
+		return nil, fault.Newf(fault.InvalidInput, "Listening on %q needs a token, since any machine can reach it.", host)
+	}
+	network := "tcp"
+	if host == Host {
+		network = "tcp4"
+	}
+	config := net.ListenConfig{KeepAliveConfig: keepAlive}
+	inner, err := config.Listen(ctx, network, addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", addr, err)
+	}
+	limit := o.MaxConns
+	if limit <= 0 {
+		limit = DefaultMaxConns
+	}
+	return &Listener{inner: inner, max: int64(limit)}, nil
+}
+
+// Accept returns the next connection within the limit, a *Conn.
+func (l *Listener) Accept() (net.Conn, error) {
+	for {
+		accepted, err := l.inner.Accept()
+		if err != nil {
+			return nil, err
+		}
+		tcp, ok := accepted.(*net.TCPConn)
+		if !ok {
+			_ = accepted.Close()
+			return nil, errors.New("loopback: accepted something that is not TCP")
+		}
+		if l.open.Add(1) > l.max {
+			l.open.Add(-1)
+			l.refused.Add(1)
+			_ = tcp.Close()
+			continue
+		}
+		return &Conn{TCPConn: tcp, listener: l}, nil
+	}
+}
+
+// Close stops listening. Accepted connections stay.
+func (l *Listener) Close() error { return l.inner.Close() }
+
+// Addr returns the bound address.
+func (l *Listener) Addr() net.Addr { return l.inner.Addr() }
+
+// Port returns the bound port.
+func (l *Listener) Port() int {
+	if addr, ok := l.inner.Addr().(*net.TCPAddr); ok {
+		return addr.Port
+	}
+	return 0
+}
+
+// Open returns the number of connections that are open now.
+func (l *Listener) Open() int { return int(l.open.Load()) }
+
+// Refused returns the number of connections that were over the limit.
+func (l *Listener) Refused() uint64 { return l.refused.Load() }
+
+// Conn is an accepted connection. Closing it makes room for another.
+type Conn struct {
+	*net.TCPConn
+	listener *Listener
+	once     sync.Once
+}
+
+// Close closes the connection.
+func (c *Conn) Close() error {
+	err := c.TCPConn.Close()
+	c.once.Do(func() { c.listener.open.Add(-1) })
+	return err
+}

@@ -1,0 +1,43 @@
+package loopback
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+)
+
+// PeerCheck tells whether a TCP connection on loopback comes from our own user.
+type PeerCheck interface {
+	// Check returns nil when the peer's user is ours or root, or when the
+	// system cannot tell. It is to be called once for each accepted connection,
+	// before anything is read; on an error the connection is to be closed.
+	Check(conn net.Conn) error
+	// Supported reports whether the system can tell. If not, the operator has
+	// to be told: other users of this machine are kept out by the token alone.
+	Supported() bool
+}
+
+// ErrForeignPeer means that another user, or nobody any more, stands behind a
+// connection.
+var ErrForeignPeer = errors.New("the peer is not our user")
+
+// unchecked is the PeerCheck of a system that cannot tell.
+type unchecked struct{}
+
+func (unchecked) Check(net.Conn) error { return nil }
+func (unchecked) Supported() bool      { return false }
+
+// ends returns the two addresses of a connection.
+func ends(conn net.Conn) (local, remote netip.AddrPort, err error) {
+	l, okL := conn.LocalAddr().(*net.TCPAddr)
+	r, okR := conn.RemoteAddr().(*net.TCPAddr)
+	if !okL || !okR {
+		return local, remote, fmt.Errorf("%w: not a TCP connection", ErrForeignPeer)
+	}
+	return unmap(l.AddrPort()), unmap(r.AddrPort()), nil
+}
+
+func unmap(a netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
+}

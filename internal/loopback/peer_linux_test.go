@@ -1,0 +1,202 @@
+package loopback
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// nobody is the uid of the user who owns nothing.
+const nobody = 65534
+
+func supported(t testing.TB) PeerCheck {
+	t.Helper()
+	check := NewPeerCheck()
+	if !check.Supported() {
+		t.Skip("this kernel has no sock_diag for TCP")
+	}
+	return check
+}
+
+func TestAnotherUserIsRefused(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root to start a client of another user")
+	}
+	check := supported(t)
+	if err := clientOf(t, check, nobody); !errors.Is(err, ErrForeignPeer) {
+		t.Errorf("uid %d: %v, want refusal", nobody, err)
+	}
+	if err := clientOf(t, check, 0); err != nil {
+		t.Errorf("uid 0: %v", err)
+	}
+}
+
+// clientOf checks the connection of a process that runs under a uid.
+func clientOf(t *testing.T, check PeerCheck, uid uint32) error {
+	t.Helper()
+	l, err := Listen(t.Context(), "127.0.0.1:0", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	client := exec.Command(readableCopy(t))
+	client.Env = []string{dialEnv + "=" + l.Addr().String()}
+	client.Dir = "/"
+	client.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	hangUp, err := client.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := client.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { hangUp.Close(); _ = client.Wait() }()
+	if !bufio.NewScanner(out).Scan() {
+		t.Fatal("the client did not connect")
+	}
+	server, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	return check.Check(server)
+}
+
+// readableCopy puts the test binary where any user may run it.
+func readableCopy(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "loopback")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	binary, err := os.ReadFile(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "client")
+	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(path, binary, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestAConnectionThatIsClosedAtOnceIsRefused(t *testing.T) {
+	check := supported(t)
+	server, client := connect(t)
+	if _, err := client.Write([]byte(`{"requestId":"1","type":"ping"}`)); err != nil {
+		t.Fatal(err)
+	}
+	client.Close()
+	if err := check.Check(server); !errors.Is(err, ErrForeignPeer) {
+		t.Errorf("check: %v", err)
+	}
+}
+
+func TestAHalfClosedConnectionIsAdmitted(t *testing.T) {
+	check := supported(t)
+	server, client := connect(t)
+	if err := client.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if err := check.Check(server); err != nil {
+		t.Error(err)
+	}
+}
+
+// A client may reach an IPv4 address by an IPv6 socket, which lists of IPv4
+// sockets do not hold.
+func TestAMappedConnectionIsSeen(t *testing.T) {
+	check := supported(t)
+	l, err := Listen(t.Context(), "127.0.0.1:0", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Skip("no IPv6 here:", err)
+	}
+	defer unix.Close(fd)
+	to := &unix.SockaddrInet6{Port: l.Port(), Addr: netip.MustParseAddr("::ffff:127.0.0.1").As16()}
+	if err := unix.Connect(fd, to); err != nil {
+		t.Skip("no mapped addresses here:", err)
+	}
+	server, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	if err := check.Check(server); err != nil {
+		t.Error(err)
+	}
+	stricter := sockDiag{uid: 4711}
+	if os.Getuid() != 0 {
+		if err := stricter.Check(server); !errors.Is(err, ErrForeignPeer) {
+			t.Errorf("of another uid: %v", err)
+		}
+	}
+}
+
+func TestAnAnswerAboutAnotherSocketIsNone(t *testing.T) {
+	local, remote := netip.MustParseAddrPort("127.0.0.1:1000"), netip.MustParseAddrPort("127.0.0.1:2000")
+	answer := func(change func(b []byte)) []byte {
+		b := make([]byte, unix.SizeofNlMsghdr+diagAnswerSize)
+		binary.NativeEndian.PutUint16(b[4:], unix.SOCK_DIAG_BY_FAMILY)
+		body := b[unix.SizeofNlMsghdr:]
+		body[answerState] = 1
+		binary.BigEndian.PutUint16(body[sockIDInAnswer+sockIDSport:], 1000)
+		binary.BigEndian.PutUint16(body[sockIDInAnswer+sockIDDport:], 2000)
+		binary.NativeEndian.PutUint32(body[answerUID:], 7)
+		binary.NativeEndian.PutUint32(body[answerInode:], 8)
+		change(b)
+		return b
+	}
+	tests := []struct {
+		name   string
+		answer []byte
+		fails  bool
+	}{
+		{"the socket", answer(func([]byte) {}), false},
+		{"a listening socket of the same port", answer(func(b []byte) { b[unix.SizeofNlMsghdr+answerState] = stateListen }), true},
+		{"another port", answer(func(b []byte) { b[unix.SizeofNlMsghdr+sockIDInAnswer+sockIDDport]++ }), true},
+		{"an error", answer(func(b []byte) { binary.NativeEndian.PutUint16(b[4:], unix.NLMSG_ERROR) }), true},
+		{"another message", answer(func(b []byte) { binary.NativeEndian.PutUint16(b[4:], unix.NLMSG_DONE) }), true},
+		{"short", answer(func([]byte) {})[:40], true},
+		{"empty", nil, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			owner, err := parseDiag(tt.answer, local, remote)
+			if (err != nil) != tt.fails {
+				t.Errorf("got %+v, %v", owner, err)
+			}
+			if !tt.fails && owner != (socketOwner{uid: 7, inode: 8}) {
+				t.Errorf("got %+v", owner)
+			}
+		})
+	}
+}
+
+func BenchmarkPeerCheck(b *testing.B) {
+	check := supported(b)
+	server, _ := connect(b)
+	for b.Loop() {
+		if err := check.Check(server); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
