@@ -33,7 +33,7 @@ type turn struct {
 	lastFrame time.Time
 
 	open  []byte // text of the message that is not complete yet; see appendOpen
-	reply string // prepare: what the agent has answered, cut at maxAckBytes
+	reply string // prepare: what the agent has answered, cut a code point or so behind maxAckBytes
 
 	verdict  verdict
 	doom     *fault.Error // with verdictDoomed

@@ -23,7 +23,7 @@ func (st *stepper) conclude(o Outcome, err *fault.Error) {
 
 func (st *stepper) concludeUndecided(o Outcome, err *fault.Error) {
 	switch {
-	case o == OutcomeSuccess && st.Active.Kind == Prepare && strings.TrimSpace(st.turn.reply) != PrepareAck:
+	case o == OutcomeSuccess && st.Active.Kind == Prepare && !st.acknowledged():
 		st.completeFailed(st.wrongAck())
 	case o == OutcomeSuccess:
 		st.completeOK()
@@ -35,6 +35,11 @@ func (st *stepper) concludeUndecided(o Outcome, err *fault.Error) {
 	default:
 		st.completeFailed(err)
 	}
+}
+
+// acknowledged reports whether the agent's whole reply is the acknowledgement.
+func (st *stepper) acknowledged() bool {
+	return len(st.turn.reply) <= maxAckBytes && strings.TrimSpace(st.turn.reply) == PrepareAck
 }
 
 func (st *stepper) wrongAck() *fault.Error {

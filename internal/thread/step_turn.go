@@ -2,6 +2,7 @@ package thread
 
 import (
 	"time"
+	"unicode/utf8"
 
 	"github.com/pedelec/pedelec-core/internal/fault"
 )
@@ -132,7 +133,7 @@ func (st *stepper) blockReserved(in BlockReserved) {
 func (st *stepper) message(text string) {
 	st.turn.open = nil
 	if st.Active.Kind == Prepare {
-		st.turn.reply, _ = cutText(st.turn.reply+text, maxAckBytes)
+		st.turn.reply, _ = cutText(st.turn.reply+text, maxAckBytes+utf8.UTFMax)
 		return
 	}
 	parts := splitEncoded(text, maxMessageBytes)
