@@ -65,12 +65,8 @@ func (st *stepper) completeOK() {
 
 func (st *stepper) completeFailed(err *fault.Error) {
 	op := st.Active
-	if err.Code == fault.ProviderSessionLost {
+	if err.Code == fault.ProviderSessionLost || op.Kind == Prepare && st.turn.fresh {
 		st.forgetSession()
-	}
-	if op.Kind == Prepare && st.turn.fresh {
-		st.forgetSession()
-		st.do(Effect{Kind: EffectCloseSession})
 	}
 	st.Status = Failed
 	if op.Kind == Prepare {
@@ -95,9 +91,10 @@ func (st *stepper) blame(err *fault.Error) Provider {
 	return st.Provider
 }
 
-// forgetSession drops the provider session, so that the next turn opens a fresh
-// one.
+// forgetSession closes and drops the provider session, so that the next turn
+// opens a fresh one.
 func (st *stepper) forgetSession() {
+	st.do(Effect{Kind: EffectCloseSession})
 	st.Session = ProviderSession{}
 	st.Prepared = false
 }
