@@ -60,6 +60,7 @@ func (st *stepper) shutdown() {
 	if st.Status == Ended {
 		return
 	}
+	ends := st.Status == Stopping || st.Workspace.Managed || st.AutoEnd
 	if st.Active != nil {
 		st.do(Effect{Kind: EffectAbort})
 		if st.turn.phase >= starting {
@@ -70,7 +71,7 @@ func (st *stepper) shutdown() {
 		st.completeCancelled(fault.OperationInterrupted)
 		st.turn.enders = enders
 	}
-	if st.Workspace.Managed || st.AutoEnd || len(st.turn.enders) > 0 {
+	if ends {
 		st.completeEnd()
 	}
 }
