@@ -33,8 +33,8 @@ func checkState(s State) error {
 	if (s.Active != nil) != (s.turn.id != 0) {
 		return fmt.Errorf("turn %d, active operation %v", s.turn.id, s.Active)
 	}
-	if s.Active == nil && (s.BlockEnd != 0 || len(s.turn.open) > 0 || s.turn.verdict != undecided) {
-		return fmt.Errorf("something is left of a turn: block %d, text %d, verdict %d", s.BlockEnd, len(s.turn.open), s.turn.verdict)
+	if s.Active == nil && (len(s.turn.open) > 0 || s.turn.verdict != undecided) {
+		return fmt.Errorf("something is left of a turn: text %d, verdict %d", len(s.turn.open), s.turn.verdict)
 	}
 	if (s.Status == Stopping) != (s.turn.verdict == verdictEnd) {
 		return fmt.Errorf("status %s, verdict %d", s.Status, s.turn.verdict)
@@ -48,8 +48,8 @@ func checkState(s State) error {
 	return nil
 }
 
-// withOperation says which events carry an operation id: always, never, or
-// either (protocol.md 6).
+// checkOperationID checks that an event names an operation where clients need
+// it, and nowhere else. A status may do either; the order tests say when.
 func checkOperationID(ev Event) error {
 	named := ev.OperationID != ""
 	switch ev.Kind {
@@ -151,6 +151,9 @@ func checkCompletions(before, after State, out *Output) error {
 	ran := before.Active != nil && (after.Active == nil || after.Active.ID != before.Active.ID)
 	if ran && !told[before.Active.ID] {
 		return fmt.Errorf("operation %s left without a completion", before.Active.ID)
+	}
+	if ran && after.BlockEnd != 0 {
+		return fmt.Errorf("the completed operation keeps its block up to %d", after.BlockEnd)
 	}
 	return nil
 }

@@ -1,0 +1,131 @@
+package thread
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// everything compares states down to their unexported parts; errors by identity,
+// since they are immutable.
+var everything = cmp.Options{cmp.AllowUnexported(State{}, turn{}), byPointer}
+
+// frozen is a state together with a copy of all that it reaches.
+type frozen struct{ state, copy State }
+
+func freeze(s State) frozen {
+	c := s
+	c.EffortArgs = slices.Clone(s.EffortArgs)
+	c.Operations = slices.Clone(s.Operations)
+	c.resuming = slices.Clone(s.resuming)
+	c.turn.enders = slices.Clone(s.turn.enders)
+	c.turn.cancels = slices.Clone(s.turn.cancels)
+	c.turn.open = slices.Clone(s.turn.open)
+	if s.Active != nil {
+		active := *s.Active
+		c.Active = &active
+	}
+	if s.LastCompleted != nil {
+		last := *s.LastCompleted
+		c.LastCompleted = &last
+	}
+	return frozen{s, c}
+}
+
+// changed returns what differs from the time of the copy, or "".
+func (f frozen) changed() string {
+	if reflect.DeepEqual(f.copy, f.state) {
+		return ""
+	}
+	return cmp.Diff(f.copy, f.state, everything)
+}
+
+func TestOlderStatesStayAsTheyWere(t *testing.T) {
+	sc := newScene(t)
+	var kept []frozen
+	see := func(ins ...Input) {
+		for _, in := range ins {
+			sc.step(in)
+			kept = append(kept, freeze(sc.s))
+		}
+	}
+	see(prepare(1, "p"), fresh(1, "s1"), Started{Turn: 1}, message(1, PrepareAck), finished(1, OutcomeSuccess))
+	see(send(2, "a", "x"), Attached{Turn: 2, SessionID: "s1"}, Started{Turn: 2})
+	for range 300 {
+		see(delta(2, strings.Repeat("text ", 200)))
+	}
+	see(tokens(3), Cancel{Caller: 3}, Cancel{Caller: 4}, End{Caller: 5}, End{Caller: 6}, finished(2, OutcomeCancelled))
+	see(Resume{Caller: 7}, Resume{Caller: 8}, WorkspaceChecked{})
+	for i := range MaxOperations + 10 {
+		see(prepare(9, "op"+string(rune('A'+i))))
+	}
+	for i, f := range kept {
+		if diff := f.changed(); diff != "" {
+			t.Fatalf("state %d changed after newer ones were built:\n%s", i, diff)
+		}
+	}
+}
+
+func TestSnapshotCarriesTheEndOfAnUnfinishedMessage(t *testing.T) {
+	tests := []struct {
+		name  string
+		texts []string
+		want  string
+	}{
+		{"nothing yet", nil, ""},
+		{"a few fragments", []string{"Hel", "lo"}, "Hello"},
+		{"as long as is shown", []string{strings.Repeat("a", MaxActiveMessage)}, strings.Repeat("a", MaxActiveMessage)},
+		{"longer", []string{"b", strings.Repeat("a", MaxActiveMessage)}, strings.Repeat("a", MaxActiveMessage)},
+		{"cut at a code point", []string{"ää", strings.Repeat("a", MaxActiveMessage-3)}, "ä" + strings.Repeat("a", MaxActiveMessage-3)},
+		{"many times longer", slices.Repeat([]string{strings.Repeat("x", 40<<10) + "y"}, 9), strings.Repeat("x", MaxActiveMessage-(40<<10)-2) + "y" + strings.Repeat("x", 40<<10) + "y"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			sc := newScene(t).running()
+			for _, text := range tt.texts {
+				sc.step(delta(1, text))
+			}
+			if got := sc.s.Snapshot().ActiveMessage; got != tt.want {
+				t.Errorf("%d bytes, want %d", len(got), len(tt.want))
+			}
+			sc.step(message(1, "done"))
+			if got := sc.s.Snapshot().ActiveMessage; got != "" {
+				t.Errorf("%d bytes are left behind the complete message", len(got))
+			}
+		})
+	}
+}
+
+func TestSnapshotTellsTheOperations(t *testing.T) {
+	sc := newScene(t).talked().step(tokens(12), send(7, "next", "x"))
+	got := sc.s.Snapshot()
+	want := Snapshot{
+		ThreadID: "t1", Status: Running, LatestSeq: 8, Usage: Usage{Known: true, TotalTokens: 12},
+		Active:        &ActiveOperation{ID: "next", Kind: User, StartedAt: sc.now},
+		LastCompleted: &CompletedOperation{ID: "op", Kind: User, Success: true, CompletedAt: sc.s.LastCompleted.CompletedAt},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("snapshot (-want +got):\n%s", diff)
+	}
+}
+
+func TestAPrepareHasNoActiveMessage(t *testing.T) {
+	sc := newScene(t).preparing().step(delta(1, "PEDELEC"))
+	if got := sc.s.Snapshot().ActiveMessage; got != "" {
+		t.Errorf("a prepare shows %q", got)
+	}
+}
+
+func TestIdleSaysWhetherAThreadMayBeUnloaded(t *testing.T) {
+	for name, want := range map[string]bool{"idle": true, "running": false, "stopping": false, "ended": true, "error": true} {
+		if sc := inStatus[name](newScene(t)); sc.s.Idle() != want {
+			t.Errorf("%s: %t, want %t", name, sc.s.Idle(), want)
+		}
+	}
+	if sc := newScene(t).step(Resume{Caller: 7}); sc.s.Idle() {
+		t.Error("a thread that is being resumed may not be unloaded")
+	}
+}
