@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"sync"
+
+	"github.com/rs/zerolog"
+
+	"github.com/pedelec/pedelec-core/internal/proc"
+	"github.com/pedelec/pedelec-core/internal/provider"
+	"github.com/pedelec/pedelec-core/internal/settings"
+	"github.com/pedelec/pedelec-core/internal/thread"
+	"github.com/pedelec/pedelec-core/internal/workspace"
+)
+
+// newInstanceID returns the id of one run of the daemon.
+func newInstanceID() string {
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // never fails
+	return hex.EncodeToString(id[:])
+}
+
+// profiles gives the lifecycle what the settings say of providers.
+type profiles struct{ file *settings.File }
+
+func (p profiles) EffortArgs(code thread.Provider, level thread.Effort) ([]string, error) {
+	return p.file.EffortArgs(code.String(), level.String())
+}
+
+func (p profiles) Permission(code thread.Provider) thread.Permission {
+	permission, ok := thread.ParsePermission(p.file.Permission(code.String()))
+	if !ok {
+		return thread.PermitReadOnly
+	}
+	return permission
+}
+
+// override tells the providers what the settings say of a program.
+func (d *core) override(p thread.Provider) provider.Override {
+	command, err := d.settings.Command(p.String())
+	if err != nil {
+		d.log.Warn().Err(err).Msg("the program of a provider is not used as the settings say")
+	}
+	return provider.Override{Command: command, Env: d.settings.Env(p.String())}
+}
+
+// sweptStarter starts nothing before the processes of an earlier run are gone.
+type sweptStarter struct {
+	*proc.Starter
+	swept <-chan struct{}
+}
+
+func (s sweptStarter) Start(ctx context.Context, spec proc.Spec) (*proc.Process, error) {
+	select {
+	case <-s.swept:
+		return s.Starter.Start(ctx, spec)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// ownWorkspaces knows which temporary workspaces this run made, so that clearing
+// up after an earlier one leaves them alone.
+type ownWorkspaces struct {
+	*workspace.Manager
+
+	mu   sync.Mutex
+	made map[string]struct{}
+}
+
+func newOwnWorkspaces(m *workspace.Manager, log zerolog.Logger) *ownWorkspaces {
+	m.Log = log
+	return &ownWorkspaces{Manager: m, made: map[string]struct{}{}}
+}
+
+// CreateManaged is the manager's, noted before there is anything to be removed.
+func (w *ownWorkspaces) CreateManaged(threadID string) (string, func(), error) {
+	w.mu.Lock()
+	w.made[threadID] = struct{}{}
+	w.mu.Unlock()
+	return w.Manager.CreateManaged(threadID)
+}
+
+func (w *ownWorkspaces) isOurs(threadID string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, ours := w.made[threadID]
+	return ours
+}

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pedelec/pedelec-core/internal/fault"
+	"github.com/pedelec/pedelec-core/internal/ipc"
+	"github.com/pedelec/pedelec-core/internal/thread"
+)
+
+// maxInputLine is the longest line that chat takes from its input.
+const maxInputLine = 1 << 20
+
+type chatFlags struct {
+	once      string
+	provider  string
+	workspace string
+	thread    string
+	keep      bool
+}
+
+func (a *app) chatCommand() *cobra.Command {
+	var f chatFlags
+	cmd := &cobra.Command{
+		Use:   "chat",
+		Short: "Talk to an agent; Ctrl-C cancels the turn, a second one leaves",
+		Long: "Talk to an agent. Each line is a turn; what the agent says is streamed.\n" +
+			"Ctrl-C cancels the turn, a second one leaves. With --once TEXT there is one turn,\n" +
+			"for scripts: stdout holds what the agent said, and the exit status tells whether\n" +
+			"the turn succeeded.",
+		GroupID: groupWork,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			once := cmd.Flags().Changed("once")
+			return a.chat(cmd.Context(), f, once)
+		},
+	}
+	cmd.Flags().StringVar(&f.once, "once", "", "send `TEXT`, print the answer, leave")
+	cmd.Flags().StringVar(&f.provider, "provider", "", "`CODE` of the agent of a new thread (default: the one in the settings, else the first that is available)")
+	cmd.Flags().StringVar(&f.workspace, "workspace", "", "`DIR` in which the agent works (default: a temporary one)")
+	cmd.Flags().StringVar(&f.thread, "thread", "", "go on with thread `ID` instead of a new one")
+	cmd.Flags().BoolVar(&f.keep, "keep", false, "with --once: do not end the new thread afterwards")
+	return cmd
+}
+
+func (f chatFlags) check() error {
+	if f.thread != "" && (f.provider != "" || f.workspace != "") {
+		return usagef("--thread goes on with a thread as it is; leave --provider and --workspace away")
+	}
+	if _, ok := thread.ParseProvider(f.provider); f.provider != "" && !ok {
+		return usagef("--provider is one of %s; not %q", strings.Join(providerCodes(), ", "), f.provider)
+	}
+	return nil
+}
+
+func providerCodes() []string {
+	var codes []string
+	for _, p := range thread.Providers {
+		codes = append(codes, p.String())
+	}
+	return codes
+}
+
+func (a *app) chat(ctx context.Context, f chatFlags, once bool) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	c, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	id, err := openChat(ctx, c, f)
+	if err != nil {
+		return err
+	}
+	sub, err := subscribe(ctx, c, id, nil)
+	if err != nil {
+		return err
+	}
+	defer sub.Close()
+
+	interrupts := make(chan os.Signal, 2)
+	signal.Notify(interrupts, os.Interrupt)
+	defer signal.Stop(interrupts)
+	talk := &conversation{client: c, id: id, sub: sub, interrupts: interrupts, notes: a.stderr,
+		out: &transcript{w: a.stdout, live: isTerminal(a.stdout)}}
+	if !once {
+		return a.converse(ctx, talk)
+	}
+	err = talk.turn(ctx, f.once)
+	if f.thread == "" && !f.keep {
+		err = errors.Join(err, c.Call(ctx, "end_thread", threadPayload(id), nil))
+	}
+	return err
+}
+
+// openChat returns the id of a thread that is ready for a turn.
+func openChat(ctx context.Context, c *ipc.Client, f chatFlags) (string, error) {
+	if f.thread != "" {
+		return f.thread, reopen(ctx, c, f.thread)
+	}
+	provider, err := chooseProvider(ctx, c, f.provider)
+	if err != nil {
+		return "", err
+	}
+	payload := map[string]any{"provider": provider}
+	if f.workspace != "" {
+		path, err := filepath.Abs(f.workspace)
+		if err != nil {
+			return "", fmt.Errorf("the path %s cannot be made absolute: %w", f.workspace, err)
+		}
+		payload["workspace"] = map[string]any{"path": path}
+	}
+	var ref ipc.ThreadRef
+	err = c.Call(ctx, "create_thread", payload, &ref)
+	return ref.ThreadID, err
+}
+
+// reopen makes a thread that has ended or failed ready for the next turn.
+func reopen(ctx context.Context, c *ipc.Client, id string) error {
+	var s ipc.Snapshot
+	if err := c.Call(ctx, "thread_snapshot", threadPayload(id), &s); err != nil {
+		return err
+	}
+	if s.Status == thread.Failed.String() {
+		if err := c.Call(ctx, "end_thread", threadPayload(id), nil); err != nil {
+			return err
+		}
+		s.Status = thread.Ended.String()
+	}
+	if s.Status != thread.Ended.String() {
+		return nil
+	}
+	return c.Call(ctx, "resume_thread", threadPayload(id), nil)
+}
+
+// chooseProvider returns the provider that was asked for, else the default one,
+// else the first that can be used.
+func chooseProvider(ctx context.Context, c *ipc.Client, asked string) (string, error) {
+	if asked != "" {
+		return asked, nil
+	}
+	var list []ipc.ProviderInfo
+	if err := c.Call(ctx, "list_providers", nil, &list); err != nil {
+		return "", err
+	}
+	first := ""
+	for _, p := range list {
+		if p.IsDefault {
+			return p.Code, nil
+		}
+		if first == "" && p.Available {
+			first = p.Code
+		}
+	}
+	if first == "" {
+		return "", fault.New(fault.ProviderNotAvailable, "No agent can be used on this machine; see what is missing with: pedelec-core providers")
+	}
+	return first, nil
+}
+
+// converse takes turns from the input until it ends or the user leaves.
+func (a *app) converse(ctx context.Context, talk *conversation) error {
+	prompting := isTerminal(a.stdin)
+	if prompting {
+		fmt.Fprintf(a.stderr, "Thread %s. Ctrl-C cancels a turn and leaves when none runs.\n", talk.id)
+		defer fmt.Fprintf(a.stderr, "\nThe thread is kept; go on with: pedelec-core chat --thread %s\n", talk.id)
+	}
+	lines := readLines(a.stdin)
+	for {
+		if prompting {
+			fmt.Fprint(a.stderr, "> ")
+		}
+		select {
+		case <-talk.interrupts:
+			return nil
+		case line, ok := <-lines:
+			if !ok {
+				return nil
+			}
+			if strings.TrimSpace(line) == "" {
+				continue
+			}
+			err := talk.turn(ctx, line)
+			if errors.Is(err, errLeft) {
+				return nil
+			}
+			if err == nil {
+				continue
+			}
+			if !prompting || fault.Is(err, fault.CoreRuntimeUnavailable) || fault.Is(err, fault.ThreadEnded) {
+				return err
+			}
+			fmt.Fprintln(a.stderr, sentence(err))
+			if err := reopen(ctx, talk.client, talk.id); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// readLines sends the lines of r and closes the channel at its end. A read that
+// blocks for ever ends with the process only.
+func readLines(r io.Reader) <-chan string {
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		scanner := bufio.NewScanner(r)
+		scanner.Buffer(nil, maxInputLine)
+		for scanner.Scan() {
+			lines <- scanner.Text()
+		}
+	}()
+	return lines
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/pedelec/pedelec-core/internal/ipc"
+)
+
+// answerLimit is how long a daemon may take to answer whether it serves.
+const answerLimit = 2 * time.Second
+
+// connect finds the daemon that serves the home folder.
+func (a *app) connect(ctx context.Context) (*ipc.Client, error) {
+	home, err := ipc.Home(a.home)
+	if err != nil {
+		return nil, err
+	}
+	return ipc.Dial(ctx, home)
+}
+
+// answers reports whether a daemon serves the home folder.
+func answers(ctx context.Context, home string) bool {
+	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	_, err := ipc.Dial(ctx, home)
+	return err == nil
+}
+
+// subscription hands the events of a stream to a channel, for those who wait
+// for something else too.
+type subscription struct {
+	stream *ipc.Stream
+	events chan ipc.Event
+	err    error // why the events ended; valid once the channel is closed
+	stop   context.CancelFunc
+	done   chan struct{}
+}
+
+func subscribe(ctx context.Context, c *ipc.Client, threadID string, afterSeq *uint64) (*subscription, error) {
+	stream, err := c.Subscribe(ctx, threadID, afterSeq)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	s := &subscription{stream: stream, events: make(chan ipc.Event), stop: stop, done: make(chan struct{})}
+	go s.pump(ctx)
+	return s, nil
+}
+
+func (s *subscription) pump(ctx context.Context) {
+	defer close(s.done)
+	defer close(s.events)
+	for {
+		ev, err := s.stream.Next(ctx)
+		if err != nil {
+			s.err = err
+			return
+		}
+		select {
+		case s.events <- ev:
+		case <-ctx.Done():
+			s.err = ctx.Err()
+			return
+		}
+	}
+}
+
+// Close ends the subscription and waits for its goroutine.
+func (s *subscription) Close() {
+	s.stop()
+	s.stream.Close()
+	<-s.done
+}

@@ -1,0 +1,362 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	stdlog "log"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/rs/zerolog"
+
+	"github.com/pedelec/pedelec-core/internal/fault"
+	"github.com/pedelec/pedelec-core/internal/ipc"
+	"github.com/pedelec/pedelec-core/internal/lifecycle"
+	"github.com/pedelec/pedelec-core/internal/loopback"
+	"github.com/pedelec/pedelec-core/internal/proc"
+	"github.com/pedelec/pedelec-core/internal/provider"
+	"github.com/pedelec/pedelec-core/internal/provider/acp"
+	"github.com/pedelec/pedelec-core/internal/settings"
+	"github.com/pedelec/pedelec-core/internal/store"
+	"github.com/pedelec/pedelec-core/internal/workspace"
+)
+
+// anyPort is the address of a listener on a free port.
+const anyPort = loopback.Host + ":0"
+
+// Limits of HTTP connections.
+const (
+	headerLimit = 10 * time.Second // for a request's header to arrive
+	idleLimit   = time.Minute      // between two requests
+)
+
+// core is the running daemon: every part, in the order in which it is opened.
+type core struct {
+	home   string
+	log    zerolog.Logger
+	redact *fault.Redactor
+	short  durations
+
+	instance string
+	token    string
+	metrics  *prometheus.Registry
+
+	store      *store.Store
+	settings   *settings.File
+	starter    *proc.Starter
+	providers  *provider.Manager
+	workspaces *ownWorkspaces
+	threads    *lifecycle.Service
+	server     *ipc.Server
+	http       *http.Server
+	runtime    *ipc.RuntimeFile // nil until it is written
+
+	swept chan struct{} // closed when no process of an earlier run is left
+
+	background sync.WaitGroup // what runs until Close
+	quit       context.CancelFunc
+
+	stopOnce      sync.Once
+	stopRequested chan struct{} // closed when a client asked for the end
+}
+
+func newDaemon(home string, log zerolog.Logger, redact *fault.Redactor, short durations) *core {
+	return &core{
+		home: home, log: log, redact: redact, short: short,
+		metrics:       prometheus.NewRegistry(),
+		swept:         make(chan struct{}),
+		stopRequested: make(chan struct{}),
+	}
+}
+
+// Open brings the daemon to where it answers clients. Nothing slow happens
+// before: looking for agents and clearing up after a crash go on behind it. When
+// it fails, everything that it opened is closed again.
+func (d *core) Open(ctx context.Context) (err error) {
+	ctx, d.quit = context.WithCancel(ctx)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.Close(ctx))
+		}
+	}()
+	if err := ipc.RemoveStaleRuntimeFiles(d.home); err != nil {
+		return fmt.Errorf("the runtime file of an earlier run cannot be removed: %w", err)
+	}
+	d.instance = newInstanceID()
+	d.token = loopback.NewToken()
+	d.redact.Add(d.token)
+	d.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+
+	d.openSettings()
+	if err := d.openStore(); err != nil {
+		return err
+	}
+	d.openProviders()
+	d.openThreads()
+	if err := d.listen(ctx); err != nil {
+		return err
+	}
+	d.begin(ctx)
+	return nil
+}
+
+func (d *core) openSettings() {
+	d.settings = settings.New(filepath.Join(d.home, settingsFile))
+	d.settings.OnLoad = d.settingsChanged
+	d.settings.Available = d.providerAvailable
+	d.settings.Current() // reads the file, so that its problems are told at the start
+}
+
+// settingsChanged is told of each new content of the settings file.
+func (d *core) settingsChanged(s settings.Settings, problems []settings.Problem, err error) {
+	for _, secret := range s.Secrets() {
+		d.redact.Add(secret)
+	}
+	if err != nil {
+		d.log.Error().Err(err).Msg("the settings file cannot be read; the last good settings stay in force")
+	}
+	for _, p := range problems {
+		d.log.Warn().Str("entry", p.Path).Str("problem", p.Msg).Msg("an entry of the settings file cannot be used")
+	}
+}
+
+// openStore opens the database with the retention of the settings.
+func (d *core) openStore() error {
+	keep := d.settings.Current().Retention
+	s := store.New(storePath(d.home))
+	s.Log = d.log
+	s.InstanceID = d.instance
+	s.MaxJournalEvents = keep.JournalEvents
+	s.MaxJournalBytes = keep.JournalBytes
+	s.MaxStoreBytes = keep.StoreBytes
+	if err := s.Open(); err != nil {
+		return err
+	}
+	d.store = s
+	if damage := s.Damage(); damage != nil {
+		d.log.Error().Str("movedTo", damage.MovedTo).Str("reason", damage.Reason).
+			Msg("THE DATABASE WAS DAMAGED: it was moved aside and a fresh one started; keep the file and see docs/OPERATIONS.md")
+	}
+	return nil
+}
+
+func (d *core) openProviders() {
+	d.starter = proc.New(d.store.KV(store.Processes), d.instance, d.log)
+	home, err := os.UserHomeDir()
+	if err != nil {
+		d.log.Warn().Err(err).Msg("your home folder is unknown; agents are looked for on PATH only")
+	}
+	cfg := provider.Config{
+		Starter:    sweptStarter{d.starter, d.swept},
+		Log:        d.log,
+		Drivers:    []provider.Driver{acp.OpenCode().Driver(), acp.Cursor().Driver()},
+		Override:   d.override,
+		HomeDir:    d.home,
+		Environ:    os.Environ(),
+		UserHome:   home,
+		LoginShell: provider.LoginShell(),
+		Redactor:   d.redact,
+	}
+	d.short.set("probe", &cfg.ProbeTimeout)
+	d.short.set("idle-stop", &cfg.IdleStop)
+	d.providers = provider.New(cfg)
+}
+
+func (d *core) openThreads() {
+	d.workspaces = newOwnWorkspaces(workspace.New(filepath.Join(d.home, workspaceFolder)), d.log)
+	now := d.settings.Current()
+	times := lifecycle.DefaultDurations
+	times.Start = now.Watchdogs.SessionStart
+	times.Silence = now.Watchdogs.Silence
+	for name, field := range lifecycleDurations(&times) {
+		d.short.set(name, field)
+	}
+	d.threads = lifecycle.New(lifecycle.Config{
+		Store:      d.store,
+		Runtimes:   d.providers,
+		Workspaces: d.workspaces,
+		Profiles:   profiles{d.settings},
+		Encode:     ipc.EncodeEvent,
+		Instance:   d.instance,
+		Durations:  times,
+		Retention:  lifecycle.Retention{Ended: now.Retention.EndedThreads, Idle: now.Retention.IdleThreads},
+		Log:        d.log,
+		Metrics:    d.metrics,
+	})
+}
+
+// listen binds both listeners, serves them, and tells where they are.
+func (d *core) listen(ctx context.Context) error {
+	tcp, err := loopback.Listen(ctx, anyPort, loopback.Options{})
+	if err != nil {
+		return err
+	}
+	web, err := loopback.Listen(ctx, anyPort, loopback.Options{})
+	if err != nil {
+		return errors.Join(err, tcp.Close())
+	}
+	cfg := ipc.Config{
+		Threads:    d.threads,
+		Providers:  d.providers,
+		Settings:   d.settings,
+		Picker:     picker{d.settings},
+		Operator:   d,
+		Version:    version,
+		InstanceID: d.instance,
+		Token:      d.token,
+		Log:        d.log,
+		Registerer: d.metrics,
+		Gatherer:   d.metrics,
+		Ready:      d.ready,
+	}
+	d.short.set("write-timeout", &cfg.WriteTimeout)
+	d.short.set("first-request", &cfg.FirstRequest)
+	if d.server, err = ipc.New(cfg); err != nil {
+		return errors.Join(err, tcp.Close(), web.Close())
+	}
+	d.http = &http.Server{
+		Handler:           d.server.HTTPHandler(),
+		ReadHeaderTimeout: headerLimit,
+		IdleTimeout:       idleLimit,
+		MaxHeaderBytes:    loopback.MaxHeaderBytes,
+		ErrorLog:          stdlog.New(io.Discard, "", 0), // it would tell what strangers send
+	}
+	d.background.Go(func() { d.serveTCP(tcp) })
+	d.background.Go(func() { d.serveHTTP(web) })
+	return d.tellWhere(tcp.Addr(), web.Addr())
+}
+
+func (d *core) tellWhere(tcp, web net.Addr) error {
+	f := ipc.NewRuntimeFile(tcp)
+	f.HTTPEndpoint = web.String()
+	f.Token = d.token
+	f.InstanceID = d.instance
+	f.StartedAt = time.Now().UTC()
+	f.Version = version
+	d.runtime = &f
+	if err := f.Write(d.home); err != nil {
+		return fmt.Errorf("the runtime file cannot be written, so no client could find the daemon: %w", err)
+	}
+	d.log.Info().Str("version", version).Int("pid", f.PID).Str("endpoint", f.Endpoint).Str("http", f.HTTPEndpoint).
+		Str("home", d.home).Str("instance", d.instance).Msg("listening")
+	return nil
+}
+
+func (d *core) serveTCP(l net.Listener) {
+	if err := d.server.ServeTCP(l); err != nil && !errors.Is(err, ipc.ErrServerClosed) {
+		d.log.Error().Err(err).Msg("clients cannot connect any more; leaving")
+		d.Shutdown()
+	}
+}
+
+func (d *core) serveHTTP(l net.Listener) {
+	if err := d.http.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+		d.log.Error().Err(err).Msg("health and metrics cannot be asked for any more")
+	}
+}
+
+// begin starts what may take its time, once clients are answered.
+func (d *core) begin(ctx context.Context) {
+	if !loopback.NewPeerCheck().Supported() {
+		d.log.Warn().Msg("this system does not tell which user a connection comes from; the setting requireToken keeps other users out")
+	}
+	d.background.Go(func() {
+		defer close(d.swept)
+		d.clearProcesses(ctx)
+	})
+	d.background.Go(func() { d.clearWorkspaces(ctx) })
+	d.providers.Start()
+	d.threads.Start()
+}
+
+// clearProcesses ends what an earlier run left running, which is nothing after a
+// clean exit.
+func (d *core) clearProcesses(ctx context.Context) {
+	if !d.store.WasUnclean() {
+		return
+	}
+	if err := d.starter.Sweep(ctx); err != nil && ctx.Err() == nil {
+		d.log.Error().Err(err).Msg("processes of an earlier run may be left; the next start looks again")
+	}
+}
+
+// clearWorkspaces removes temporary workspaces of earlier runs.
+func (d *core) clearWorkspaces(ctx context.Context) {
+	for _, left := range d.workspaces.RemoveAllManaged(ctx, d.workspaces.isOurs) {
+		if ctx.Err() == nil {
+			d.log.Warn().Err(left.Err).Str("path", left.Path).Msg("a temporary workspace of an earlier run cannot be removed; the next start tries again")
+		}
+	}
+}
+
+// Close puts everything away: threads are told first, then clients, then agents,
+// then files. It needs no successful Open. ctx bounds the waits, not the order.
+func (d *core) Close(ctx context.Context) error {
+	var errs []error
+	if d.server != nil {
+		d.threads.Drain(ctx)
+		errs = append(errs, d.server.Shutdown(ctx), d.http.Shutdown(ctx))
+	}
+	if d.threads != nil {
+		errs = append(errs, d.threads.Close(ctx))
+	}
+	if d.providers != nil {
+		errs = append(errs, d.providers.Close(ctx))
+		d.starter.Close()
+	}
+	d.quit()
+	d.background.Wait()
+	if d.workspaces != nil {
+		d.removeWorkspaces(ctx)
+	}
+	if d.runtime != nil {
+		errs = append(errs, d.runtime.Remove(d.home))
+	}
+	if d.store != nil {
+		errs = append(errs, d.store.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// removeWorkspaces removes the temporary workspaces of this run at its end.
+func (d *core) removeWorkspaces(ctx context.Context) {
+	for _, left := range d.workspaces.RemoveAllManaged(ctx, nil) {
+		d.log.Warn().Err(left.Err).Str("path", left.Path).Msg("a temporary workspace cannot be removed; the next start tries again")
+	}
+}
+
+// ready tells whether the daemon can do its work, for /readyz.
+func (d *core) ready() error {
+	select {
+	case <-d.stopRequested:
+		return errors.New("leaving")
+	default:
+		return d.store.Healthy()
+	}
+}
+
+// Backup writes a consistent copy of the database to a new file.
+func (d *core) Backup(ctx context.Context, path string) (int64, error) {
+	return d.store.Backup(ctx, path)
+}
+
+// Shutdown asks for a clean end and returns at once.
+func (d *core) Shutdown() { d.stopOnce.Do(func() { close(d.stopRequested) }) }
+
+// providerAvailable tells the settings whether a provider can be the default.
+func (d *core) providerAvailable(code string) (ok bool, why string) {
+	for _, p := range d.providers.List(context.Background()) {
+		if p.Provider.String() == code {
+			return p.Available, p.Error
+		}
+	}
+	return false, "there is no such provider"
+}

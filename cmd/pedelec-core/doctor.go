@@ -1,0 +1,247 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/spf13/cobra"
+
+	"github.com/pedelec/pedelec-core/internal/fault"
+	"github.com/pedelec/pedelec-core/internal/ipc"
+	"github.com/pedelec/pedelec-core/internal/loopback"
+	"github.com/pedelec/pedelec-core/internal/settings"
+)
+
+// How much of the log doctor reads, and how many of its errors it shows.
+const (
+	doctorLogLines  = 1000
+	doctorLogErrors = 5
+)
+
+// verdict is how serious a finding is.
+type verdict string
+
+// The verdicts.
+const (
+	good    verdict = "ok"
+	warning verdict = "warning"
+	bad     verdict = "bad"
+)
+
+// finding is one thing that doctor looked at.
+type finding struct {
+	Verdict verdict `json:"verdict"`
+	Area    string  `json:"area"`
+	Text    string  `json:"text"`
+}
+
+func (a *app) doctorCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Look for what is wrong and say what to do; works without a daemon",
+		Long: "Look for what is wrong with the home folder, the settings, the database and the\n" +
+			"daemon, and say what to do. The exit status is 1 when something is bad.",
+		GroupID: groupDaemon,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.doctor(cmd.Context()) },
+	}
+	a.addJSON(cmd)
+	return cmd
+}
+
+func (a *app) doctor(ctx context.Context) error {
+	home, err := ipc.Home(a.home)
+	if err != nil {
+		return err
+	}
+	var r report
+	r.add(good, "program", "pedelec-core %s (%s), home %s", version, platform(), home)
+	if r.examineHome(home) {
+		r.examineSettings(home)
+		r.examineStore(home)
+		r.examineLog(home)
+	}
+	r.examineSystem()
+	r.examineDaemon(ctx, home)
+	if a.json {
+		err = a.printJSON(r.findings)
+	} else {
+		err = a.printFindings(r.findings)
+	}
+	if err == nil && r.worst() == bad {
+		return exitError{fault.ExitFailed}
+	}
+	return err
+}
+
+func (a *app) printFindings(findings []finding) error {
+	p := newPainter(a.stdout)
+	marks := map[verdict]string{good: p.paint(green, "✓"), warning: p.paint(cyan, "!"), bad: p.paint(red, "✗")}
+	for _, f := range findings {
+		if _, err := fmt.Fprintf(a.stdout, "%s %-9s %s\n", marks[f.Verdict], f.Area, f.Text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// report gathers findings.
+type report struct{ findings []finding }
+
+func (r *report) add(v verdict, area, format string, args ...any) {
+	r.findings = append(r.findings, finding{v, area, fmt.Sprintf(format, args...)})
+}
+
+func (r *report) worst() verdict {
+	worst := good
+	for _, f := range r.findings {
+		if f.Verdict == bad || f.Verdict == warning && worst == good {
+			worst = f.Verdict
+		}
+	}
+	return worst
+}
+
+// examineHome looks at the folder and reports whether there is one to look into.
+func (r *report) examineHome(home string) bool {
+	if _, err := os.Stat(home); errors.Is(err, fs.ErrNotExist) {
+		r.add(good, "home", "does not exist yet; the first start makes it")
+		return false
+	}
+	loose, err := looseModes(home)
+	if err != nil {
+		r.add(bad, "home", "%v", err)
+		return false
+	}
+	for _, l := range loose {
+		r.add(warning, "home", "other users can open %s; the next start repairs that, or run: chmod %o %q", l.path, l.want, l.path)
+	}
+	if len(loose) == 0 {
+		r.add(good, "home", "is yours alone")
+	}
+	return true
+}
+
+func (r *report) examineSettings(home string) {
+	file := settings.New(filepath.Join(home, settingsFile))
+	problems := file.Problems()
+	for _, p := range problems {
+		if p.Path == "" {
+			r.add(bad, "settings", "%s cannot be read: %s; correct or remove it", file.Path(), p.Msg)
+			continue
+		}
+		r.add(warning, "settings", "%s; correct it in %s", p, file.Path())
+	}
+	if len(problems) == 0 {
+		r.add(good, "settings", "are understood")
+	}
+	for _, code := range settings.Providers {
+		if file.Permission(code) == settings.PermitFull {
+			r.add(warning, "settings", "providerSettings.%s.permission is full: its agent does everything without asking", code)
+		}
+	}
+}
+
+// examineStore looks for databases that were found damaged and set aside.
+func (r *report) examineStore(home string) {
+	aside, _ := filepath.Glob(filepath.Join(home, storeFile+".damaged-*")) // the pattern is well-formed
+	for _, path := range aside {
+		r.add(warning, "database", "%s was damaged and is kept; its threads are not served. Restore a backup, or remove it when you need it no more", path)
+	}
+	if len(aside) == 0 {
+		r.add(good, "database", "none was ever found damaged")
+	}
+}
+
+// examineLog shows the latest errors of the log: trouble that belongs to no
+// operation is told nowhere else.
+func (r *report) examineLog(home string) {
+	messages, err := loggedErrors(logPath(home))
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if err != nil {
+		r.add(warning, "log", "cannot be read: %v", err)
+		return
+	}
+	for _, m := range messages {
+		r.add(warning, "log", "%s; see: pedelec-core logs", m)
+	}
+	if len(messages) == 0 {
+		r.add(good, "log", "no error among its last %d lines", doctorLogLines)
+	}
+}
+
+// loggedErrors returns the latest errors of a log, each with its time.
+func loggedErrors(path string) ([]string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if err := seekLastLines(file, doctorLogLines); err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(file)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for line := range bytes.Lines(text) {
+		var entry struct {
+			Level   string `json:"level"`
+			Time    string `json:"time"`
+			Message string `json:"message"`
+			Error   string `json:"error"`
+		}
+		if json.Unmarshal(line, &entry) == nil && entry.Level == "error" {
+			found = append(found, strings.TrimSuffix(entry.Time+" "+entry.Message+": "+entry.Error, ": "))
+		}
+	}
+	return found[max(0, len(found)-doctorLogErrors):], nil
+}
+
+func (r *report) examineSystem() {
+	if loopback.NewPeerCheck().Supported() {
+		r.add(good, "system", "tells which user a connection comes from")
+		return
+	}
+	r.add(warning, "system", "does not tell which user a connection comes from; if other people use this machine, set requireToken in settings.json")
+}
+
+func (r *report) examineDaemon(ctx context.Context, home string) {
+	c, err := ipc.Dial(ctx, home)
+	if fault.Is(err, fault.CoreRuntimeUnavailable) {
+		r.add(good, "daemon", "does not run; start it with: pedelec-core serve")
+		return
+	}
+	if err != nil {
+		r.add(bad, "daemon", "%s", sentence(err))
+		return
+	}
+	f := c.Runtime()
+	r.add(good, "daemon", "version %s, pid %d, has served for %s", f.Version, f.PID, age(f.StartedAt))
+	if f.Version != version {
+		r.add(warning, "daemon", "is version %s, this program %s; restart it with: pedelec-core stop && pedelec-core serve", f.Version, version)
+	}
+	var list []ipc.ProviderInfo
+	if err := c.Call(ctx, "list_providers", nil, &list); err != nil {
+		r.add(bad, "daemon", "cannot list agents: %s", sentence(err))
+		return
+	}
+	for _, p := range list {
+		if p.Available {
+			r.add(good, "agents", "%s: %s", p.Code, providerNote(p))
+		} else if p.IsDefault {
+			r.add(warning, "agents", "%s is the default but cannot be used: %s", p.Code, providerNote(p))
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestSeekLastLines(t *testing.T) {
+	long := strings.Repeat("x", tailBlock+10)
+	for name, c := range map[string]struct {
+		text string
+		n    int
+		want string
+	}{
+		"none asked":            {"a\nb\n", 0, ""},
+		"the last":              {"a\nb\n", 1, "b\n"},
+		"more than there are":   {"a\nb\n", 5, "a\nb\n"},
+		"exactly what there is": {"a\nb\n", 2, "a\nb\n"},
+		"unfinished last line":  {"a\nb", 1, "b"},
+		"empty file":            {"", 3, ""},
+		"across blocks":         {"a\n" + long + "\nz\n", 2, long + "\nz\n"},
+		"block border":          {"a\n" + strings.Repeat("y", tailBlock-1) + "\n", 1, strings.Repeat("y", tailBlock-1) + "\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "log")
+			if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			f, err := os.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			if err := seekLastLines(f, c.n); err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(got) != c.want {
+				t.Errorf("got %d bytes, want %d", len(got), len(c.want))
+			}
+		})
+	}
+}
+
+func TestLineWriterFormatsWholeLinesOnly(t *testing.T) {
+	var out strings.Builder
+	w := &lineWriter{pretty: prettyLog(&out), plain: &out}
+	for _, piece := range []string{`{"level":"info","mess`, `age":"hello"}` + "\nnot a log", " line\n"} {
+		if _, err := io.WriteString(w, piece); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := out.String(); !strings.Contains(got, "INF hello") || !strings.HasSuffix(got, "not a log line\n") {
+		t.Errorf("wrote %q", got)
+	}
+}

@@ -1,0 +1,50 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"syscall"
+)
+
+// alive reports whether a process of this number exists and has not ended.
+func alive(pid int) bool {
+	err := syscall.Kill(pid, 0)
+	if err != nil && !errors.Is(err, syscall.EPERM) {
+		return false
+	}
+	return !isZombie(pid)
+}
+
+// isZombie reports whether a process has ended and only its parent has not
+// noticed. Where there is no /proc, nobody can tell.
+func isZombie(pid int) bool {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return false
+	}
+	name := bytes.LastIndexByte(stat, ')') // the name may hold brackets too
+	if name < 0 || name+2 >= len(stat) {
+		return false
+	}
+	state := stat[name+2]
+	return state == 'Z' || state == 'X'
+}
+
+// leaveTerminal makes the daemon independent of the session that started it:
+// of its terminal's hang-up, and of signals to its process group.
+func leaveTerminal() {
+	signal.Ignore(syscall.SIGHUP)
+	// The leader of a process group cannot leave its session; it ignores the
+	// hang-up all the same.
+	_, _ = syscall.Setsid()
+}
+
+// ownGroup makes a child the leader of a process group, so that Ctrl-C at the
+// terminal does not reach it.
+func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }

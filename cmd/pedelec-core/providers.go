@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pedelec/pedelec-core/internal/ipc"
+)
+
+func (a *app) providersCommand() *cobra.Command {
+	var refresh bool
+	cmd := &cobra.Command{
+		Use:     "providers",
+		Short:   "List the agents and whether each can be used on this machine",
+		GroupID: groupWork,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.providers(cmd.Context(), refresh) },
+	}
+	cmd.Flags().BoolVar(&refresh, "refresh", false, "look at the machine again first")
+	a.addJSON(cmd)
+	return cmd
+}
+
+func (a *app) providers(ctx context.Context, refresh bool) error {
+	c, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	request := "list_providers"
+	if refresh {
+		request = "refresh_providers"
+	}
+	var list []ipc.ProviderInfo
+	err = a.waiting(ctx, "Looking for agents", func(ctx context.Context) error {
+		return c.Call(ctx, request, nil, &list)
+	})
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(list)
+	}
+	rows := [][]string{{"CODE", "NAME", "AVAILABLE", ""}}
+	for _, p := range list {
+		rows = append(rows, []string{p.Code, p.Name, yesNo(p.Available), providerNote(p)})
+	}
+	return a.printTable(rows)
+}
+
+// providerNote says what more there is to know of a provider: why it cannot be
+// used, or what was found.
+func providerNote(p ipc.ProviderInfo) string {
+	if p.Error != nil && *p.Error != "" {
+		return *p.Error
+	}
+	note := p.Path
+	if p.Version != "" {
+		note = fmt.Sprintf("%s (%s)", p.Path, p.Version)
+	}
+	if p.IsDefault {
+		note = "default; " + note
+	}
+	return note
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"github.com/pedelec/pedelec-core/internal/fault"
+	"github.com/pedelec/pedelec-core/internal/ipc"
+)
+
+// leaveLimit is the longest that a clean shutdown may take.
+const leaveLimit = 10 * time.Second
+
+type serveFlags struct {
+	logLevel   string
+	logFormat  string
+	parentPID  int
+	background bool
+}
+
+func (a *app) serveCommand() *cobra.Command {
+	var f serveFlags
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the daemon until it is told to stop",
+		Long: "Run the daemon until it is told to stop by Ctrl-C, SIGTERM or `pedelec-core stop`.\n" +
+			"A second signal makes it leave at once. If a daemon serves this home already,\n" +
+			"the command says so and exits 0.",
+		GroupID: groupDaemon,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), f) },
+	}
+	cmd.Flags().StringVar(&f.logLevel, "log-level", "info", "lowest `LEVEL` that is logged: debug, info, warn, error")
+	cmd.Flags().StringVar(&f.logFormat, "log-format", string(logText), "`FORMAT` of the log on stderr: text or json (the file holds JSON)")
+	cmd.Flags().IntVar(&f.parentPID, "parent-pid", 0, "leave when the process `PID` is gone")
+	cmd.Flags().BoolVar(&f.background, "background", false, "leave the terminal's session and log to the file only")
+	return cmd
+}
+
+func (a *app) serve(ctx context.Context, f serveFlags) error {
+	level, format, err := parseLogFlags(f.logLevel, f.logFormat)
+	if err != nil {
+		return err
+	}
+	if f.parentPID < 0 {
+		return usagef("--parent-pid is the number of a process, not %d", f.parentPID)
+	}
+	home, err := ipc.Home(a.home)
+	if err != nil {
+		return err
+	}
+	repaired, err := prepareHome(home)
+	if err != nil {
+		return err
+	}
+	lock, err := acquireLock(ctx, home, lockPatience, func() bool { return answers(ctx, home) })
+	if errors.Is(err, errLockHeld) {
+		return a.sayRunning(home)
+	}
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
+	if f.background {
+		leaveTerminal()
+	}
+
+	redact := &fault.Redactor{}
+	log, logFile := openLog(logConfig{file: logPath(home), level: level, format: format, stderr: a.serveStderr(f), redact: redact})
+	defer logFile.Close()
+	for _, path := range repaired {
+		log.Warn().Str("path", path).Msg("other users could open this; its mode is repaired")
+	}
+	short, err := armTestKnobs(log)
+	if err != nil {
+		return err
+	}
+
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, stopSignals(f.background)...)
+	defer signal.Stop(signals)
+
+	d := newDaemon(home, log, redact, short)
+	if err := d.Open(ctx); err != nil {
+		log.Error().Err(err).Msg("the daemon cannot start")
+		return err
+	}
+	notifySystemd(log, daemon.SdNotifyReady)
+	reason := awaitStop(ctx, d, signals, f.parentPID)
+	log.Info().Str("reason", reason).Msg("leaving")
+	notifySystemd(log, daemon.SdNotifyStopping)
+	return leave(d, signals, log)
+}
+
+// serveStderr returns where the log goes besides the file.
+func (a *app) serveStderr(f serveFlags) io.Writer {
+	if f.background {
+		return nil
+	}
+	return a.stderr
+}
+
+// stopSignals are the signals that ask the daemon to leave. In a terminal its
+// end is one of them; in the background it is ignored.
+func stopSignals(background bool) []os.Signal {
+	if background {
+		return []os.Signal{os.Interrupt, syscall.SIGTERM}
+	}
+	return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
+}
+
+// awaitStop returns the reason for which the daemon shall leave, once there is
+// one.
+func awaitStop(ctx context.Context, d *core, signals <-chan os.Signal, parentPID int) string {
+	ctx, cancel := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	defer cancel()
+	parentGone := make(chan struct{})
+	if parentPID > 0 {
+		watch.Go(func() {
+			waitGone(ctx, parentPID)
+			if ctx.Err() == nil {
+				close(parentGone)
+			}
+		})
+	}
+	select {
+	case s := <-signals:
+		return s.String()
+	case <-d.stopRequested:
+		return "a client asked"
+	case <-parentGone:
+		return fmt.Sprintf("process %d, which --parent-pid names, is gone", parentPID)
+	case <-ctx.Done():
+		return ctx.Err().Error()
+	}
+}
+
+// leave closes the daemon, but no longer than leaveLimit, and at once at a
+// second signal. What is not closed then ends with the process.
+func leave(d *core, signals <-chan os.Signal, log zerolog.Logger) error {
+	ctx, cancel := context.WithTimeout(context.Background(), leaveLimit)
+	defer cancel()
+	closed := make(chan error, 1)
+	go func() { closed <- d.Close(ctx) }()
+	select {
+	case err := <-closed:
+		if err != nil {
+			log.Error().Err(err).Msg("the daemon left, but not everything could be put away")
+		}
+		return err
+	case s := <-signals:
+		log.Warn().Str("reason", s.String()).Msg("told twice: leaving at once; the next start puts things in order")
+		return errors.New("left at once, since it was told twice; the next start puts things in order")
+	case <-ctx.Done():
+		log.Error().Msg("the shutdown took too long; leaving as it is")
+		return fmt.Errorf("the shutdown took more than %v; the next start puts things in order", leaveLimit)
+	}
+}
+
+// sayRunning tells that a daemon serves this home already.
+func (a *app) sayRunning(home string) error {
+	f, err := ipc.ReadRuntimeFile(home)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.stdout, "pedelec-core serves %s already (pid %d, %s).\n", home, f.PID, f.Endpoint)
+	return err
+}
+
+// armTestKnobs reads the hidden variables by which tests make the daemon fail
+// and shorten its durations, and warns loudly when one is set.
+func armTestKnobs(log zerolog.Logger) (durations, error) {
+	if spec := os.Getenv(fault.PointsEnv); spec != "" {
+		if err := fault.Arm(spec); err != nil {
+			return nil, fmt.Errorf("%s: %w", fault.PointsEnv, err)
+		}
+		log.Warn().Strs("points", fault.Armed()).Msg("FAILPOINTS ARE ARMED: this daemon fails on purpose; unset " + fault.PointsEnv)
+	}
+	value := os.Getenv(durationsEnv)
+	if value == "" {
+		return nil, nil
+	}
+	log.Warn().Str("durations", value).Msg("DURATIONS ARE SHORTENED for a test; unset " + durationsEnv)
+	return parseDurations(value)
+}
+
+// notifySystemd tells a service manager of the systemd kind how the daemon is.
+func notifySystemd(log zerolog.Logger, state string) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		log.Warn().Err(err).Msg("the service manager could not be told")
+	}
+}
+
+// storePath returns the path of the database of a home folder.
+func storePath(home string) string { return filepath.Join(home, storeFile) }
