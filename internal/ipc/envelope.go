@@ -105,6 +105,13 @@ func decodeObject(data []byte, into any) error {
 	return nil
 }
 
+// kindNames are what people call the kinds of JSON value. A number is also
+// refused where it is negative, fractional or too large.
+var kindNames = map[jsontext.Kind]string{
+	0: "this value", 'n': "null", 'f': "a boolean", 't': "a boolean",
+	'"': "a string", '0': "this number", '{': "an object", '[': "an array",
+}
+
 // describeJSONError says what is wrong without naming the types of this program.
 func describeJSONError(err error) string {
 	var shape *json.SemanticError
@@ -113,11 +120,7 @@ func describeJSONError(err error) string {
 		if where == "" {
 			where = "the value"
 		}
-		what := "has the wrong type or is out of range"
-		if shape.JSONKind != 0 {
-			what = fmt.Sprintf("is a %s of the wrong type or out of range", shape.JSONKind)
-		}
-		return where + " " + what
+		return where + " may not be " + kindNames[shape.JSONKind]
 	}
 	var syntax *jsontext.SyntacticError
 	if errors.As(err, &syntax) {
