@@ -157,6 +157,16 @@ func TestDuplicateOfAnAlreadyPreparedPrepareSaysSo(t *testing.T) {
 	)
 }
 
+func TestALeavingDaemonAdmitsNothingButAnswersDuplicates(t *testing.T) {
+	leaving := func(c CallerID, id string) Input {
+		return Admit{Caller: c, Kind: User, OperationID: id, Text: "hello", Leaving: true}
+	}
+	newScene(t).talked().step(leaving(7, "op"), leaving(8, "new")).wantReplies(
+		"7 admitted op alreadyPrepared=false replayed=true",
+		"8 CORE_RUNTIME_UNAVAILABLE",
+	).wantEvents().wantEffects()
+}
+
 func TestOperationsBeyondTheLast64AreForgotten(t *testing.T) {
 	sc := newScene(t).talked()
 	for i := range MaxOperations {

@@ -81,6 +81,8 @@ func (w *walk) act() {
 		w.crash()
 	case kind == 1:
 		w.reload()
+	case kind == 2 && w.held == nil:
+		w.chatter()
 	case w.held != nil:
 		w.apply(w.held)
 	default:
@@ -92,17 +94,14 @@ func (w *walk) act() {
 // sometimes what comes too late.
 func (w *walk) input() Input {
 	turn := w.s.turn.id
+	if rapid.Bool().Draw(w.t, "progress") {
+		return w.progress(turn)
+	}
 	if rapid.IntRange(0, 9).Draw(w.t, "stale") == 0 {
 		turn = uint64(rapid.IntRange(0, int(w.s.turns)+1).Draw(w.t, "turn"))
 	}
 	err := fault.New(fault.ProviderRequestFailed, "No.")
 	lost := fault.New(fault.ProviderSessionLost, "Unknown.")
-	if w.s.turn.phase == attaching && rapid.Bool().Draw(w.t, "attach") {
-		return rapid.SampledFrom([]Input{
-			Attached{Turn: turn, SessionID: w.s.Session.ID}, fresh(turn, fmt.Sprintf("s%d", w.now.Unix())),
-			Attached{Turn: turn, SessionID: "again", Fresh: true, Lost: lost}, Attached{Turn: turn, Err: err}, Attached{Turn: turn, Err: lost},
-		}).Draw(w.t, "attached")
-	}
 	caller := w.callers + 1
 	text := rapid.SampledFrom([]string{"", "hi", strings.Repeat("long ", 30_000)}).Draw(w.t, "text")
 	id := fmt.Sprintf("op%d", rapid.IntRange(0, 99).Draw(w.t, "id"))
@@ -110,13 +109,47 @@ func (w *walk) input() Input {
 		send(caller, id, text), send(caller, id, "hi"), prepare(caller, id), prepare(caller, id),
 		Cancel{Caller: caller}, Cancel{Caller: caller, OperationID: id}, End{Caller: caller}, End{}, Resume{Caller: caller}, Resume{Caller: caller},
 		WorkspaceChecked{}, WorkspaceChecked{Err: fault.New(fault.WorkspaceOpenFailed, "Gone.")},
-		Started{Turn: turn}, Started{Turn: turn}, Started{Turn: turn, Err: err}, Attached{Turn: turn, SessionID: "late", Fresh: true},
+		Started{Turn: turn}, Started{Turn: turn}, Started{Turn: turn, Err: err},
+		Attached{Turn: turn, SessionID: "again", Fresh: true, Lost: lost}, Attached{Turn: turn, Err: err}, Attached{Turn: turn, Err: lost},
 		delta(turn, text), delta(turn, "hi"), delta(turn, "there"), message(turn, text), message(turn, PrepareAck), tokens(uint64(len(text))), sessionTokens(uint64(len(text))),
 		finished(turn, OutcomeSuccess), finished(turn, OutcomeSuccess), finished(turn, OutcomeCancelled), failed(turn, err), failed(turn, lost), gone(),
 		fired(TimerStart, turn), fired(TimerSilence, turn), fired(TimerStop, turn), fired(TimerSession, turn), fired(TimerAutoEnd, turn),
 		WatchersChanged{Count: rapid.IntRange(0, 2).Draw(w.t, "watchers")}, Doom{Turn: turn, Err: fault.New(fault.Overloaded, "Too much.")},
 		BlockReserved{Turn: turn}, Shutdown{}, Settle{}, Delete{Caller: caller},
 	}).Draw(w.t, "input")
+}
+
+// progress draws what a healthy client and provider would do next.
+func (w *walk) progress(turn uint64) Input {
+	caller := w.callers + 1
+	id := fmt.Sprintf("next%d", caller)
+	switch {
+	case len(w.s.resuming) > 0:
+		return WorkspaceChecked{}
+	case w.s.Status == Ended:
+		return Resume{Caller: caller}
+	case w.s.Status == Failed:
+		return prepare(caller, id)
+	case w.s.Status == Idle:
+		return rapid.SampledFrom([]Input{send(caller, id, "hi"), prepare(caller, id)}).Draw(w.t, "admit")
+	case w.s.turn.phase == attaching && w.s.Session.Resumable:
+		return Attached{Turn: turn, SessionID: w.s.Session.ID}
+	case w.s.turn.phase == attaching:
+		return fresh(turn, fmt.Sprintf("s%d", w.now.Unix()))
+	case w.s.turn.phase == starting:
+		return Started{Turn: turn}
+	}
+	return rapid.SampledFrom([]Input{
+		delta(turn, "hi"), delta(turn, "there"), message(turn, PrepareAck), finished(turn, OutcomeSuccess),
+	}).Draw(w.t, "said")
+}
+
+// chatter stands for so many deltas that the reserved numbers are nearly gone.
+func (w *walk) chatter() {
+	if w.s.turn.phase == sent && w.s.LatestSeq+2 < w.s.BlockEnd {
+		w.s.LatestSeq = w.s.BlockEnd - 2
+		w.lastSeq = w.s.LatestSeq
+	}
 }
 
 // apply steps the thread, stores what must be stored, and tells the rest.
@@ -167,6 +200,8 @@ func (w *walk) refused(in Input, out *Output) {
 		w.held = Cancel{OperationID: cancel.OperationID}
 	case keep:
 		w.held = in
+	case CallerOf(in) != 0:
+		w.storageAnswer(CallerOf(in)) // the reply of an end in a turn was still to come
 	default:
 		for _, r := range out.Replies {
 			w.storageAnswer(r.Caller)
