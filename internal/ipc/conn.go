@@ -168,7 +168,7 @@ func (c *conn) room(unparsed int) (int, error) {
 // overwritten afterwards.
 func (c *conn) submit(line []byte) error {
 	c.mu.Lock()
-	if c.ending != stayOpen {
+	if c.ending > finishLines {
 		c.mu.Unlock()
 		return errStopped
 	}
@@ -195,6 +195,16 @@ func (c *conn) submit(line []byte) error {
 
 // work runs a request and those that were received behind it.
 func (c *conn) work(req *request) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.server.panicked(p)
+			c.stop(closeNow)
+			c.mu.Lock()
+			c.working = false
+			c.changed.Broadcast()
+			c.mu.Unlock()
+		}
+	}()
 	for {
 		c.perform(req)
 		line, ok := c.take()
@@ -259,7 +269,7 @@ func (c *conn) perform(req *request) {
 // keepBuffer keeps the buffer of an answer for the next one, unless it is large.
 func (c *conn) keepBuffer(line []byte) {
 	c.buf = line[:0]
-	if cap(line) > 16*smallBuffer {
+	if cap(line) > keptBuffer {
 		c.buf = nil
 	}
 }

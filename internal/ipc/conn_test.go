@@ -203,19 +203,21 @@ func TestConnectionsOverTheLimitAreClosed(t *testing.T) {
 
 func TestElevenHundredConnectionsLeaveTheDaemonAnswering(t *testing.T) {
 	r := newRig(t)
-	for range 1100 {
-		conn, err := net.Dial("tcp4", r.addr)
-		if err != nil {
-			t.Fatal(err)
+	first := r.dial(t)
+	first.send(ping("before"))
+	first.line()
+	refused := 0
+	for i := range 1100 {
+		p := r.dial(t)
+		if i >= MaxConnections {
+			p.ended()
+			refused++
 		}
-		defer func() { _ = conn.Close() }()
-		// Not read: most hang open, some are closed over the limit.
 	}
-	r.server.mu.Lock()
-	open := len(r.server.conns)
-	r.server.mu.Unlock()
-	if open > MaxConnections {
-		t.Fatalf("%d connections are open", open)
+	first.send(ping("after"))
+	hasAll(t, first.line(), `"requestId":"after"`)
+	if refused != 1100-MaxConnections {
+		t.Fatalf("%d connections were refused", refused)
 	}
 }
 
@@ -348,4 +350,59 @@ func TestPassingRefusalsOfOperationsReadAsBusy(t *testing.T) {
 		}
 		hasAll(t, p.line(), fmt.Sprintf(`"code":%q`, code))
 	}
+}
+
+func TestASubscribeBehindWhichTheClientHalfClosesIsAnsweredButCarriesNothing(t *testing.T) {
+	r := newRig(t)
+	id := r.createThread(t)
+	p := r.dial(t)
+	p.send(subscribe("s", id))
+	p.halfClose()
+	hasAll(t, p.line(), `"requestId":"s"`, `"ok":true`)
+	p.ended()
+	if n := r.threads.feedCount(id); n != 0 {
+		t.Fatalf("%d feeds are open", n)
+	}
+}
+
+func TestAStalledClientHoldsLessThanOneMebibyte(t *testing.T) {
+	r := newRig(t)
+	id := r.createThread(t)
+	p := r.dial(t)
+	_ = p.conn.SetReadBuffer(4 << 10)
+	p.send(subscribe("s", id))
+	p.line()
+	var feed *memoryFeed
+	r.threads.mu.Lock()
+	for feed = range r.threads.threads[id].feeds {
+	}
+	r.threads.mu.Unlock()
+	text := strings.Repeat("x", 60<<10)
+	for range 400 { // more than the kernel buffers
+		r.threads.tell(id, delta(text))
+		r.threads.mu.Lock()
+		held := 0
+		for _, line := range r.threads.threads[id].lines[max(feed.written, feed.snap.LatestSeq):feed.cursor] {
+			held += len(line)
+		}
+		r.threads.mu.Unlock()
+		if held > 1<<20 {
+			t.Fatalf("%d bytes are held for a stalled client", held)
+		}
+	}
+}
+
+func TestAPanicOfAFeedEndsItsConnectionOnly(t *testing.T) {
+	r := newRig(t)
+	id := r.createThread(t)
+	p, other := r.dial(t), r.dial(t)
+	p.send(subscribe("s", id))
+	p.line()
+	r.threads.mu.Lock()
+	r.threads.panicIn = "Take"
+	r.threads.mu.Unlock()
+	r.threads.tell(id, delta("x"))
+	p.ended()
+	other.send(ping("o"))
+	hasAll(t, other.line(), `"ok":true`)
 }

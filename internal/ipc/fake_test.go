@@ -185,6 +185,9 @@ func (f *memoryFeed) Replay() *thread.Replay    { return f.replay }
 func (f *memoryFeed) Take(limit int) ([][]byte, uint64, error) {
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()
+	if f.m.panicIn == "Take" {
+		panic("told to")
+	}
 	if f.t.trim > f.cursor {
 		return nil, 0, thread.ErrTrimmed
 	}

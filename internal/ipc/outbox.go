@@ -20,7 +20,7 @@ type outbox struct {
 	waiting int   // all that wait, answers and events
 	err     error // of the write that failed; no other is tried after it
 
-	batch []byte // events gathered for one write; owned by the writer whose turn it is
+	batch []byte // events gathered for one write; owned by the pump
 }
 
 func newOutbox(conn net.Conn, timeout time.Duration, failed func(error)) *outbox {
@@ -118,4 +118,11 @@ func (o *outbox) writeLines(lines [][]byte) error {
 	}
 	_, err := o.conn.Write(o.batch)
 	return err
+}
+
+// rest gives back what a quiet connection does not need. The pump calls it.
+func (o *outbox) rest() {
+	if cap(o.batch) > keptBuffer {
+		o.batch = nil
+	}
 }

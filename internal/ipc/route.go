@@ -195,7 +195,7 @@ func (s *Server) perform(ctx context.Context, req *request, c *call, dst []byte)
 // refusal returns the error that the client is told. What is our own fault is
 // logged, since the client only learns that it was.
 func (s *Server) refusal(err error, r *route) *fault.Error {
-	if errors.Is(err, context.Canceled) && s.leaving.Load() {
+	if errors.Is(err, context.Canceled) { // a forced shutdown, or nobody is there to read the answer
 		return fault.New(fault.CoreRuntimeUnavailable, "")
 	}
 	e := fault.From(err)

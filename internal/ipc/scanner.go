@@ -6,8 +6,11 @@ import (
 )
 
 const (
-	// smallBuffer is what a quiet connection keeps.
+	// smallBuffer is what a connection starts with.
 	smallBuffer = 4 << 10
+	// keptBuffer is the largest buffer that a connection keeps while it is
+	// quiet: a thousand of them may be open.
+	keptBuffer = 16 << 10
 	// maxBuffered is how much is received ahead of the request in hand: one
 	// line of the largest size with its LF.
 	maxBuffered = MaxLineBytes + 1
@@ -55,7 +58,7 @@ func (s *lineScanner) makeSpace(room int) {
 		s.buf = s.buf[:kept]
 		s.start = 0
 	}
-	if len(s.buf) == 0 && cap(s.buf) > 16*smallBuffer {
+	if len(s.buf) == 0 && cap(s.buf) > keptBuffer {
 		s.buf = nil
 	}
 	if len(s.buf) < cap(s.buf) {

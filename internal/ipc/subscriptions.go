@@ -164,6 +164,7 @@ func (s *subscriptions) pump() {
 		if s.isFlushing() {
 			return
 		}
+		s.out.rest()
 	}
 }
 
