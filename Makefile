@@ -16,7 +16,6 @@ TARGETS  := $(foreach s,$(SYSTEMS),$(foreach m,$(MACHINES),$(s)/$(m)))
 
 CRASH_ROUNDS ?= 100
 FUZZTIME     ?= 30s
-BENCHTIME    ?= 1s
 
 .DEFAULT_GOAL := help
 
@@ -51,6 +50,25 @@ lint: ## Check formatting, go vet for every system, staticcheck
 .PHONY: arch
 arch: ## Check who imports whom, file lengths, package comments
 	go test -count=1 .
+
+.PHONY: bench
+bench: ## Measure the promised figures, into docs/BENCHMARKS.md
+	go test ./internal/e2e -run '^TestBench$$' -count=1 -timeout 60m -v -args -bench.write=docs/BENCHMARKS.md
+
+.PHONY: crash
+crash: ## Kill the daemon CRASH_ROUNDS times (100), at random moments and at every failpoint
+	go test ./internal/e2e -run '^TestCrash$$' -count=1 -timeout 120m -v -args -crash.rounds=$(CRASH_ROUNDS)
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz test for FUZZTIME (30s)
+	@grep -rn --include='*_test.go' -oE '^func Fuzz[A-Za-z0-9_]*' internal cmd | sort | while IFS=: read -r file _ name; do \
+		name=$${name#func }; echo "$$name in $$(dirname $$file)"; \
+		go test ./$$(dirname $$file) -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) || exit 1; \
+	done
+
+.PHONY: e2e-real
+e2e-real: ## Drive the real OpenCode against a model server on loopback; needs npm the first time
+	go test ./internal/e2e -run '^TestReal' -count=1 -timeout 30m -v -args -real
 
 .PHONY: cross
 cross: ## Build for linux, darwin and windows, amd64 and arm64, into dist/

@@ -69,7 +69,11 @@ type demo struct {
 }
 
 func newDemo(a *app) (*demo, error) {
-	s, err := newStage(a)
+	program, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("the path of this program is unknown: %w", err)
+	}
+	s, err := newStage(program, a.stdout)
 	if err != nil {
 		return nil, err
 	}
@@ -408,9 +412,12 @@ func (d *demo) cleanUp(failure error) error {
 	d.unfollow()
 	d.kill()
 	for _, pid := range d.agents {
-		ctx, cancel := context.WithTimeout(context.Background(), goneLimit)
-		pollGone(ctx, pid, gonePoll)
-		cancel()
+		if goneWithin(context.Background(), pid) {
+			continue
+		}
+		if agent, err := os.FindProcess(pid); err == nil {
+			_ = agent.Kill() // the daemon that would have ended it is gone
+		}
 	}
 	return d.stage.cleanUp(failure)
 }

@@ -40,16 +40,16 @@ type stage struct {
 	project string
 	program string // this program
 
+	parentPID int      // with which the daemon ends
+	flags     []string // more for serve
+	env       []string // added to the daemon's environment
+
 	daemon *exec.Cmd
 	exited chan struct{} // closed when the daemon has ended
 	exit   error         // valid then
 }
 
-func newStage(a *app) (*stage, error) {
-	program, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("the path of this program is unknown: %w", err)
-	}
+func newStage(program string, out io.Writer) (*stage, error) {
 	parent, err := os.MkdirTemp("", "pedelec-demo-")
 	if err != nil {
 		return nil, fmt.Errorf("no temporary folder can be made: %w", err)
@@ -58,7 +58,7 @@ func newStage(a *app) (*stage, error) {
 		return nil, err
 	}
 	s := &stage{
-		out: a.stdout, paint: newPainter(a.stdout), parent: parent, program: program,
+		out: out, paint: newPainter(out), parent: parent, program: program, parentPID: os.Getpid(),
 		home: filepath.Join(parent, "home"), project: filepath.Join(parent, "project"),
 	}
 	for _, dir := range []string{s.home, s.project} {
@@ -97,8 +97,9 @@ func (s *stage) launch(ctx context.Context) (*ipc.Client, error) {
 		return nil, err
 	}
 	defer log.Close() // the daemon has its own handle
-	cmd := exec.Command(s.program, "serve", "--home", s.home, "--parent-pid", strconv.Itoa(os.Getpid()))
-	cmd.Env = withoutPedelec(os.Environ())
+	args := append([]string{"serve", "--home", s.home, "--parent-pid", strconv.Itoa(s.parentPID)}, s.flags...)
+	cmd := exec.Command(s.program, args...)
+	cmd.Env = append(withoutPedelec(os.Environ()), s.env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	ownGroup(cmd)
 	if err := cmd.Start(); err != nil {
