@@ -25,7 +25,8 @@ type Driver struct {
 	Inherit []string // variables of the daemon's environment that the program may see; a trailing * is a prefix
 	// Env returns variables that the program needs. lookup reads the environment
 	// that it would have otherwise.
-	Env func(p thread.Permission, lookup func(string) string) (map[string]string, error)
+	Env     func(p thread.Permission, lookup func(string) string) (map[string]string, error)
+	Secrets []string // variables of Env that must not show anywhere
 
 	HandshakeTimeout time.Duration // from start to the end of the greeting
 
@@ -40,7 +41,8 @@ type Link struct {
 	Changed  func()                                       // a session or turn came or went; never blocks
 	Log      zerolog.Logger
 	Redactor *fault.Redactor
-	BinDir   string // holds pedelec-cli; "" = none
+	BinDir   string                   // holds pedelec-cli; "" = none
+	Lookup   func(name string) string // reads the program's environment
 }
 
 // Runtime speaks one running program's protocol for all its sessions.

@@ -60,6 +60,7 @@ func (s *slot) launchInstance(l launch) (*instance, *fault.Error) {
 		Log:      s.m.cfg.Log.With().Str("provider", s.driver.Provider.String()).Logger(),
 		Redactor: s.m.cfg.Redactor,
 		BinDir:   s.m.cfg.binDir(),
+		Lookup:   func(name string) string { return s.lookup(l, name) },
 	})
 	p, err := s.m.cfg.Starter.Start(ctx, proc.Spec{
 		Provider: s.driver.Provider.String(),
@@ -116,13 +117,13 @@ func (s *slot) environment(l launch) ([]string, error) {
 	set := map[string]string{}
 	if s.driver.Env != nil {
 		own, err := s.driver.Env(l.permission, func(name string) string {
-			if v, ok := l.env[name]; ok {
-				return v
-			}
-			return lookup(s.m.cfg.Environ, name)
+			return s.lookup(l, name)
 		})
 		if err != nil {
 			return nil, err
+		}
+		for _, name := range s.driver.Secrets {
+			s.m.cfg.Redactor.Add(own[name])
 		}
 		set = own
 	}
@@ -140,6 +141,14 @@ func (s *slot) environment(l launch) ([]string, error) {
 		env = append(env, name+"="+value)
 	}
 	return env, nil
+}
+
+// lookup reads what the program's environment is before the driver adds to it.
+func (s *slot) lookup(l launch, name string) string {
+	if v, ok := l.env[name]; ok {
+		return v
+	}
+	return lookup(s.m.cfg.Environ, name)
 }
 
 // supervise watches over a process until it is gone and its threads know.

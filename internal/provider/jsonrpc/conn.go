@@ -216,57 +216,108 @@ func (c *Conn) send(ctx context.Context, method string, params any, got answer) 
 	return id, nil
 }
 
+// Call sends a request and waits for its answer, which it reads into result
+// unless that is nil or the answer is null. Errors: *Error as the peer answered,
+// ErrTimeout, ctx's error, or why the connection broke.
+func (c *Conn) Call(ctx context.Context, timeout time.Duration, method string, params, result any) error {
+	return c.CallLate(ctx, timeout, method, params, result, nil)
+}
+
+type reply struct {
+	result jsontext.Value
+	err    error
+}
+
+// CallLate is Call for a request whose success must be undone when nobody waits
+// for it any more: late is called with a result that comes after CallLate has
+// returned an error. It may run on the reader's goroutine.
+func (c *Conn) CallLate(ctx context.Context, timeout time.Duration, method string, params, result any, late func(result jsontext.Value)) error {
+	w := &waiter{replies: make(chan reply, 1), late: late}
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	id, err := c.send(ctx, method, params, w.answered)
+	if err != nil {
+		return err
+	}
+	select {
+	case r := <-w.replies:
+		return r.read(method, result)
+	case <-timer.C:
+		err = fmt.Errorf("%s: %w", method, ErrTimeout)
+	case <-ctx.Done():
+		err = ctx.Err()
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("%s: %w", method, ErrTimeout)
+		}
+	case <-c.done:
+		return c.Err()
+	}
+	if late == nil {
+		c.forget(id)
+	}
+	if w.leave() && errors.Is(err, ErrTimeout) {
+		c.miss()
+	}
+	return err
+}
+
+// waiter is where an answer meets a caller who may leave.
+type waiter struct {
+	replies chan reply
+	late    func(jsontext.Value)
+
+	mu   sync.Mutex
+	left bool
+}
+
+func (w *waiter) answered(result jsontext.Value, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.left {
+		w.replies <- reply{result.Clone(), err}
+		return
+	}
+	if w.late != nil && err == nil {
+		w.late(result)
+	}
+}
+
+// leave sends what comes from now on to late, and what has just come. It reports
+// whether nothing had come.
+func (w *waiter) leave() (unanswered bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.left = true
+	select {
+	case r := <-w.replies:
+		if w.late != nil && r.err == nil {
+			w.late(r.result)
+		}
+		return false
+	default:
+		return true
+	}
+}
+
 func (c *Conn) forget(id int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.pending, id)
 }
 
-// Call sends a request and waits for its answer, which it reads into result
-// unless that is nil or the answer is null. Errors: *Error as the peer answered,
-// ErrTimeout, ctx's error, or why the connection broke.
-func (c *Conn) Call(ctx context.Context, timeout time.Duration, method string, params, result any) error {
-	type reply struct {
-		result jsontext.Value
-		err    error
+func (r reply) read(method string, result any) error {
+	if r.err != nil || result == nil || r.result.Kind() == 'n' {
+		return r.err
 	}
-	replies := make(chan reply, 1)
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
-	id, err := c.send(ctx, method, params, func(result jsontext.Value, err error) {
-		replies <- reply{result.Clone(), err}
-	})
-	if err != nil {
-		return err
+	if err := Unmarshal(r.result, result); err != nil {
+		return fmt.Errorf("jsonrpc: answer to %s: %w", method, err)
 	}
-	select {
-	case r := <-replies:
-		if r.err != nil || result == nil || r.result.Kind() == 'n' {
-			return r.err
-		}
-		if err := Unmarshal(r.result, result); err != nil {
-			return fmt.Errorf("jsonrpc: answer to %s: %w", method, err)
-		}
-		return nil
-	case <-timer.C:
-		c.miss(id)
-		return fmt.Errorf("%s: %w", method, ErrTimeout)
-	case <-ctx.Done():
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			c.miss(id)
-			return fmt.Errorf("%s: %w", method, ErrTimeout)
-		}
-		c.forget(id)
-		return ctx.Err()
-	case <-c.done:
-		return c.Err()
-	}
+	return nil
 }
 
 // miss counts a request without an answer. Three in a row, with the peer silent
 // for as long as Silence says, mean that it will not speak again.
-func (c *Conn) miss(id int64) {
-	c.forget(id)
+func (c *Conn) miss() {
 	c.mu.Lock()
 	c.misses++
 	broken := c.misses >= maxMisses && time.Since(c.lastFrame) >= c.cfg.Silence
@@ -285,6 +336,15 @@ func (c *Conn) Reply(id ID, result any) error {
 // Refuse answers a request of the peer with an error; it queues as Reply does.
 func (c *Conn) Refuse(id ID, code int, message string) error {
 	return c.post(outgoing{ID: jsontext.Value(id), Error: &outgoingError{code, message}})
+}
+
+// Tell queues a request whose answer nobody waits for.
+func (c *Conn) Tell(method string, params any) error {
+	c.mu.Lock()
+	c.nextID++
+	id := c.nextID
+	c.mu.Unlock()
+	return c.post(outgoing{ID: strconv.AppendInt(nil, id, 10), Method: method, Params: params})
 }
 
 // Notify queues a notification.

@@ -1,0 +1,368 @@
+package acp
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/pedelec/pedelec-core/internal/fault"
+	"github.com/pedelec/pedelec-core/internal/provider"
+	"github.com/pedelec/pedelec-core/internal/provider/jsonrpc"
+	"github.com/pedelec/pedelec-core/internal/thread"
+)
+
+// session is one conversation. What is not set once is guarded by the runtime's
+// mutex, except a turn's text, which is the reader's.
+type session struct {
+	r        *Runtime
+	id       string
+	threadID string
+	policy   provider.Policy
+	out      outlet
+
+	preamble   string        // host instructions for the next prompt; "" = sent
+	copyPath   string        // of the file that holds them too; "" = none
+	turn       *turn         // whose prompt is not answered
+	replaying  bool          // its history comes in
+	quarantine chan struct{} // not nil: turn was given up; closed when its prompt is answered
+	closed     bool
+}
+
+var _ thread.Conversation = (*session)(nil)
+
+// turn is one prompt.
+type turn struct {
+	id        uint64
+	text      message
+	cancelled bool
+	questions map[jsonrpc.ID]struct{} // the agent's, that are not answered
+	ended     chan struct{}           // closed when the prompt is answered or lost
+}
+
+// StartTurn writes the prompt. It refuses with THREAD_BUSY while a turn runs, and
+// with PROVIDER_RUNTIME_DISCONNECTED when the session is not alive.
+func (s *session) StartTurn(ctx context.Context, t thread.Turn) error {
+	begun, text, err := s.begin(t)
+	if err != nil {
+		return err
+	}
+	params := promptParams{s.id, []promptBlock{{Type: "text", Text: text}}}
+	err = s.r.conn.Go(ctx, "session/prompt", params, func(result jsontext.Value, err error) {
+		s.answered(begun, result, err)
+	})
+	s.r.mu.Lock()
+	if err == nil {
+		s.preamble = ""
+		s.r.mu.Unlock()
+		return nil
+	}
+	ours := s.turn == begun // else the process is gone, and the turn with it
+	if ours {
+		s.turn = nil
+		s.r.turns--
+		close(begun.ended)
+	}
+	s.r.mu.Unlock()
+	s.r.link.Changed()
+	return s.r.failure("session/prompt", err)
+}
+
+// begin claims the session for a turn.
+func (s *session) begin(t thread.Turn) (*turn, string, error) {
+	s.r.mu.Lock()
+	defer s.r.mu.Unlock()
+	if s.turn != nil {
+		return nil, "", s.r.fault(fault.ThreadBusy, "session/prompt", "A turn runs in this conversation.", nil)
+	}
+	if !s.alive() {
+		e := s.r.loss
+		if e == nil {
+			e = s.r.fault(fault.ProviderRuntimeDisconnected, "session/prompt", "The conversation is not open any more.", nil)
+		}
+		return nil, "", e
+	}
+	text := ordinary(t.Text)
+	if s.preamble != "" {
+		text = withInstructions(s.preamble, s.copyPath, t.Text)
+	}
+	s.turn = &turn{
+		id:        t.ID,
+		text:      message{gap: s.r.flavour.RetryGap},
+		questions: map[jsonrpc.ID]struct{}{},
+		ended:     make(chan struct{}),
+	}
+	s.r.turns++
+	return s.turn, text, nil
+}
+
+// Alive reports whether turns can be started.
+func (s *session) Alive() bool {
+	s.r.mu.Lock()
+	defer s.r.mu.Unlock()
+	return s.alive()
+}
+
+// alive is Alive with the mutex held. A runtime in which another thread's turn
+// does not end is left alone.
+func (s *session) alive() bool {
+	if s.closed || s.quarantine != nil || s.r.loss != nil || s.r.conn.Err() != nil {
+		return false
+	}
+	return s.turn != nil || (!s.r.draining && s.r.quarantined == 0)
+}
+
+// update passes on what the agent says. It runs on the reader.
+func (s *session) update(t *turn, u update) {
+	if t == nil {
+		s.out.frame(thread.Frame{Kind: thread.FrameActivity})
+		return
+	}
+	switch u.kind {
+	case chunkUpdate:
+		if !t.text.belongs(u.messageID) {
+			s.closeMessage(t)
+		}
+		if u.text != "" {
+			t.text.add(u.messageID, u.text, s.r.now())
+			s.out.frame(thread.Frame{Kind: thread.FrameDelta, Turn: t.id, Text: u.text})
+			return
+		}
+	case messageUpdate: // the whole of what the chunks began
+		t.text.take()
+		if u.text != "" {
+			s.out.frame(thread.Frame{Kind: thread.FrameMessage, Turn: t.id, Text: u.text})
+			return
+		}
+	case toolUpdate:
+		s.closeMessage(t)
+	}
+	s.out.frame(thread.Frame{Kind: thread.FrameActivity, Turn: t.id})
+}
+
+// closeMessage passes on the message that the chunks made up.
+func (s *session) closeMessage(t *turn) {
+	if text := t.text.take(); text != "" {
+		s.out.frame(thread.Frame{Kind: thread.FrameMessage, Turn: t.id, Text: text})
+	}
+}
+
+// answered ends a turn: its prompt was answered. It runs on the reader.
+func (s *session) answered(t *turn, result jsontext.Value, err error) {
+	s.r.mu.Lock()
+	if s.turn != t { // lost with the process
+		s.r.mu.Unlock()
+		return
+	}
+	s.turn = nil
+	fenced := s.quarantine != nil
+	if fenced {
+		s.r.quarantined--
+		close(s.quarantine)
+		s.quarantine = nil
+		s.closed = true
+		delete(s.r.sessions, s.id)
+	} else {
+		s.r.turns--
+	}
+	open := takeQuestions(t)
+	cancelled := t.cancelled
+	close(t.ended)
+	s.r.mu.Unlock()
+	for _, id := range open {
+		s.r.answer(id, outcomeResult{cancelledOutcome})
+	}
+	if !fenced {
+		s.finish(t, cancelled, result, err)
+	} else {
+		s.r.release(s.id)
+	}
+	s.r.link.Changed()
+}
+
+// finish passes on the end of a turn.
+func (s *session) finish(t *turn, cancelled bool, result jsontext.Value, err error) {
+	finished := thread.Frame{Kind: thread.FrameFinished, Turn: t.id}
+	var usage uint64
+	if err != nil {
+		finished.Outcome, finished.Err = s.failed(cancelled, err)
+	} else {
+		finished.Outcome, finished.Err, usage = s.r.stopped(result)
+	}
+	if finished.Outcome == thread.OutcomeSuccess {
+		s.closeMessage(t)
+	}
+	if usage > 0 {
+		s.out.frame(thread.Frame{Kind: thread.FrameUsage, Turn: t.id, Usage: thread.UsageReport{Tokens: usage}})
+	}
+	s.out.frame(finished)
+}
+
+// failed reads an error that a prompt was answered with.
+func (s *session) failed(cancelled bool, err error) (thread.Outcome, *fault.Error) {
+	if answer, ok := err.(*jsonrpc.Error); ok && cancelled && answer.Code == codeRequestCancelled {
+		return thread.OutcomeCancelled, nil
+	}
+	e := fault.From(s.r.failure("session/prompt", err))
+	if e.Code == fault.ProviderSessionLost {
+		s.r.mu.Lock()
+		s.closed = true // the next turn opens another
+		s.r.mu.Unlock()
+	}
+	return thread.OutcomeFailed, e
+}
+
+// stopped reads a prompt's answer.
+func (r *Runtime) stopped(result jsontext.Value) (thread.Outcome, *fault.Error, uint64) {
+	var p promptResult
+	if result.Kind() == '{' {
+		if err := jsonrpc.Unmarshal(result, &p); err != nil {
+			p = promptResult{}
+		}
+	}
+	usage := uint64(0)
+	if r.flavour.countsUsage {
+		usage, _ = strconv.ParseUint(string(p.Usage.TotalTokens), 10, 63) // anything but a whole number is no figure
+	}
+	name := r.flavour.Provider.Name()
+	switch reason := jsonrpc.Text(p.StopReason); reason {
+	case "end_turn":
+		return thread.OutcomeSuccess, nil, usage
+	case "cancelled":
+		return thread.OutcomeCancelled, nil, usage
+	case "":
+		return thread.OutcomeFailed, r.fault(fault.ProviderProtocolError, "session/prompt", name+" ended the turn without a reason.", nil), usage
+	default:
+		return thread.OutcomeFailed, r.fault(fault.ProviderRequestFailed, "session/prompt",
+			name+" ended the turn without success ("+stopWords(reason)+").", nil).With("stopReason", reason), usage
+	}
+}
+
+func stopWords(reason string) string {
+	switch reason {
+	case "max_tokens":
+		return "the model's limit of tokens was reached"
+	case "max_turn_requests":
+		return "the limit of model requests in one turn was reached"
+	case "refusal":
+		return "the model refused"
+	}
+	return reason
+}
+
+// Cancel asks the agent to stop the turn. Open questions are answered first.
+func (s *session) Cancel(_ context.Context, turnID uint64) error {
+	s.r.mu.Lock()
+	t := s.turn
+	if t == nil || t.id != turnID {
+		s.r.mu.Unlock()
+		return nil
+	}
+	s.r.mu.Unlock()
+	return s.cancel(t)
+}
+
+func (s *session) cancel(t *turn) error {
+	s.r.mu.Lock()
+	if t.cancelled || s.turn != t {
+		s.r.mu.Unlock()
+		return nil
+	}
+	t.cancelled = true
+	open := takeQuestions(t)
+	s.r.mu.Unlock()
+	for _, id := range open {
+		s.r.answer(id, outcomeResult{cancelledOutcome})
+	}
+	if err := s.r.conn.Notify("session/cancel", sessionParams{s.id}); err != nil {
+		return s.r.failure("session/cancel", err)
+	}
+	return nil
+}
+
+// takeQuestions returns the turn's open questions and closes them. The mutex is
+// held.
+func takeQuestions(t *turn) []jsonrpc.ID {
+	var open []jsonrpc.ID
+	for id := range t.questions {
+		open = append(open, id)
+	}
+	clear(t.questions)
+	return open
+}
+
+// AnswerTool has nothing to answer: these agents have no native tool calls.
+func (s *session) AnswerTool(context.Context, string, thread.ToolAnswer) error {
+	return s.r.fault(fault.ProviderUnsupported, "tool", s.r.flavour.Provider.Name()+" does not call tools over this channel.", nil)
+}
+
+// Abandon fences off a turn that did not end.
+func (s *session) Abandon(turnID uint64) {
+	s.r.mu.Lock()
+	fenced := s.turn != nil && s.turn.id == turnID && s.fence()
+	s.r.mu.Unlock()
+	if fenced {
+		s.out.shut()
+		s.r.link.Changed()
+	}
+}
+
+// fence puts the session into quarantine. The mutex is held.
+func (s *session) fence() bool {
+	if s.quarantine != nil || s.r.loss != nil {
+		return false
+	}
+	s.quarantine = make(chan struct{})
+	s.r.turns--
+	s.r.quarantined++
+	return true
+}
+
+// Close ends the session in the agent, best effort. With a turn still running it
+// cancels that and fences it off.
+func (s *session) Close(ctx context.Context) error {
+	s.r.mu.Lock()
+	if s.closed {
+		s.r.mu.Unlock()
+		return nil
+	}
+	t, gone := s.turn, s.r.loss != nil
+	s.r.mu.Unlock()
+	s.out.shut()
+	if gone {
+		return nil
+	}
+	if t != nil {
+		_ = s.cancel(t) // a lost process says so elsewhere
+	}
+	s.r.mu.Lock()
+	if s.turn != nil {
+		s.fence()
+	} else {
+		s.closed = true
+		if s.r.sessions[s.id] == s {
+			delete(s.r.sessions, s.id)
+		}
+	}
+	s.r.mu.Unlock()
+	s.r.link.Changed()
+	return s.r.closeSession(ctx, s.id)
+}
+
+// release frees a session in the agent, where it can, without waiting.
+func (r *Runtime) release(id string) {
+	if !r.caps.canClose() {
+		return
+	}
+	if err := r.conn.Tell("session/close", sessionParams{id}); err != nil {
+		r.link.Log.Debug().Err(err).Msg("an old session could not be closed")
+	}
+}
+
+// closeSession frees a session in the agent, where it can.
+func (r *Runtime) closeSession(ctx context.Context, id string) error {
+	if !r.caps.canClose() {
+		return nil
+	}
+	return r.call(ctx, r.flavour.Control, "session/close", sessionParams{id}, nil)
+}
