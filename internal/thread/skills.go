@@ -1,0 +1,16 @@
+package thread
+
+import "github.com/pedelec/pedelec-core/internal/tool"
+
+// What a page registers, under names for packages that carry it and do not deal
+// with tools themselves.
+type (
+	Skills = tool.Skills
+	Tool   = tool.Tool
+)
+
+// Limits that those who carry it need.
+const (
+	MaxTools       = tool.MaxTools
+	MaxToolTimeout = tool.MaxTimeout
+)
