@@ -37,7 +37,7 @@ type conn struct {
 	mu      sync.Mutex
 	changed sync.Cond // queue, working or ending changed
 	queue   [][]byte  // lines behind the request in hand
-	queued  int       // their bytes
+	queued  int       // what they take of the buffer
 	working bool      // a goroutine runs requests
 	ending  ending
 	served  bool // a valid request was accepted
@@ -168,13 +168,16 @@ func (c *conn) room(unparsed int) (int, error) {
 // overwritten afterwards.
 func (c *conn) submit(line []byte) error {
 	c.mu.Lock()
+	for c.working && c.ending <= finishLines && c.queued > 0 && c.queued+cost(line) > maxBuffered {
+		c.changed.Wait() // many short lines arrived at once
+	}
 	if c.ending > finishLines {
 		c.mu.Unlock()
 		return errStopped
 	}
 	if c.working {
 		c.queue = append(c.queue, append([]byte(nil), line...))
-		c.queued += len(line)
+		c.queued += cost(line)
 		c.mu.Unlock()
 		return nil
 	}
@@ -231,9 +234,12 @@ func (c *conn) take() (line []byte, ok bool) {
 	line = c.queue[0]
 	c.queue[0] = nil
 	c.queue = c.queue[1:]
-	c.queued -= len(line)
+	c.queued -= cost(line)
 	return line, true
 }
+
+// cost is what a waiting line takes of the buffer: empty lines are not free.
+func cost(line []byte) int { return len(line) + 64 }
 
 // accept decodes a line. The first valid request lifts the time limit that a
 // new connection is under.
@@ -380,7 +386,7 @@ func (c *conn) writeFailed(err error) {
 // feedLost closes the connection, so that the client subscribes anew and gets a
 // snapshot that holds what it missed.
 func (c *conn) feedLost(threadID string, err error) {
-	c.server.log.Info().Err(err).Str("thread", threadID).Msg("a subscription cannot go on; its connection closes")
+	c.server.log.Info().Err(err).Str(keyThread, threadID).Msg("a subscription cannot go on; its connection closes")
 	c.stop(finishInHand)
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -95,14 +96,7 @@ func TestLinesAreNotRunAfterAReset(t *testing.T) {
 	)
 	<-r.threads.entered
 	before := len(r.ids())
-	r.server.mu.Lock()
-	var c *conn
-	for c = range r.server.conns {
-		if c.subs != nil && c.nc.RemoteAddr().String() == p.conn.LocalAddr().String() {
-			break
-		}
-	}
-	r.server.mu.Unlock()
+	c := r.connOf(p)
 	_ = p.conn.SetLinger(0)
 	_ = p.conn.Close()
 	<-c.ctx.Done() // the reset was seen; the request in hand is let go of with it
@@ -405,4 +399,50 @@ func TestAPanicOfAFeedEndsItsConnectionOnly(t *testing.T) {
 	p.ended()
 	other.send(ping("o"))
 	hasAll(t, other.line(), `"ok":true`)
+}
+
+func TestAFloodOfEmptyLinesBehindASlowRequestIsBounded(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Drain = 50 * time.Millisecond })
+	id := r.createThread(t)
+	hold := make(chan struct{})
+	r.threads.hold["Snapshot"] = hold
+	p := r.dial(t)
+	p.send(fmt.Sprintf(`{"requestId":"slow","type":"thread_snapshot","payload":{"threadId":%q}}`, id))
+	<-r.threads.entered
+	flooded := make(chan struct{})
+	go func() {
+		defer close(flooded)
+		_, _ = p.conn.Write([]byte(strings.Repeat("\n", 8<<20))) // cut short when the server closes
+	}()
+	c := r.connOf(p)
+	c.mu.Lock()
+	for len(c.queue) < 1000 {
+		c.mu.Unlock()
+		runtime.Gosched()
+		c.mu.Lock()
+	}
+	if c.queued > maxBuffered || len(c.queue) > maxBuffered/64 {
+		t.Errorf("%d lines and %d bytes are queued", len(c.queue), c.queued)
+	}
+	c.mu.Unlock()
+	close(hold)
+	hasAll(t, p.line(), `"requestId":"slow"`)
+	for range maxForeignLines {
+		hasAll(t, p.line(), "IPC_UNAVAILABLE")
+	}
+	p.ended()
+	<-flooded
+}
+
+// connOf returns the server's end of a peer's connection.
+func (r *rig) connOf(p *peer) *conn {
+	r.server.mu.Lock()
+	defer r.server.mu.Unlock()
+	for c := range r.server.conns {
+		if c.nc.RemoteAddr().String() == p.conn.LocalAddr().String() {
+			return c
+		}
+	}
+	p.t.Fatal("the server has no such connection")
+	return nil
 }

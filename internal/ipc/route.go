@@ -200,7 +200,7 @@ func (s *Server) refusal(err error, r *route) *fault.Error {
 	}
 	e := fault.From(err)
 	if e.Code == fault.Internal {
-		s.log.Error().Err(err).Str("request", r.name).Msg("a request failed for a reason of our own")
+		s.log.Error().Err(err).Str(keyRequest, r.name).Msg("a request failed for a reason of our own")
 	}
 	return e
 }

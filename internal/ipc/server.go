@@ -25,6 +25,12 @@ const acceptPause = 50 * time.Millisecond
 // forceGrace is how long a forced shutdown waits for handlers to notice.
 const forceGrace = time.Second
 
+// Keys of log lines.
+const (
+	keyThread  = "thread"
+	keyRequest = "request"
+)
+
 // Config is what a [Server] is made of. Threads, Providers, Settings, Operator
 // and Token are needed; Picker may be nil.
 type Config struct {
@@ -159,6 +165,9 @@ func (s *Server) ServeTCP(l net.Listener) error {
 		return ErrServerClosed
 	}
 	defer s.leave(l)
+	if !s.peers.Supported() {
+		s.log.Warn().Msg("this system does not tell which user connects; set requireToken to keep other users of this machine out")
+	}
 	for {
 		nc, err := l.Accept()
 		if err == nil {
