@@ -69,6 +69,44 @@ func TestOlderStatesStayAsTheyWere(t *testing.T) {
 	}
 }
 
+// A commit that fails makes the owner step the same state again, with another
+// input perhaps.
+func TestTwoFuturesOfAStateDoNotMeet(t *testing.T) {
+	tests := []struct {
+		name  string
+		from  func(*scene) *scene
+		a, b  Input
+		names func(State) any
+	}{
+		{"admissions", func(sc *scene) *scene { return sc.talked().step(prepare(1, "p1"), prepare(1, "p2")) },
+			prepare(7, "a"), prepare(8, "b"), func(s State) any { return s.Operations }},
+		{"cancels", func(sc *scene) *scene {
+			return sc.running().step(Cancel{Caller: 1}, Cancel{Caller: 2}, Cancel{Caller: 3})
+		},
+			Cancel{Caller: 7}, Cancel{Caller: 8}, func(s State) any { return s.turn.cancels }},
+		{"ends", func(sc *scene) *scene { return sc.running().step(End{Caller: 1}, End{Caller: 2}, End{Caller: 3}) },
+			End{Caller: 7}, End{Caller: 8}, func(s State) any { return s.turn.enders }},
+		{"resumes", func(sc *scene) *scene {
+			return sc.ended().step(Resume{Caller: 1}, Resume{Caller: 2}, Resume{Caller: 3})
+		},
+			Resume{Caller: 7}, Resume{Caller: 8}, func(s State) any { return s.resuming }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			sc := tt.from(newScene(t))
+			var outA, outB Output
+			first := freeze(Step(sc.s, tt.a, sc.now, &outA))
+			second := Step(sc.s, tt.b, sc.now, &outB)
+			if diff := first.changed(); diff != "" {
+				t.Errorf("the first future changed:\n%s", diff)
+			}
+			if reflect.DeepEqual(tt.names(first.state), tt.names(second)) {
+				t.Error("the futures are the same")
+			}
+		})
+	}
+}
+
 func TestSnapshotCarriesTheEndOfAnUnfinishedMessage(t *testing.T) {
 	tests := []struct {
 		name  string

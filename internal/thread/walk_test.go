@@ -22,6 +22,7 @@ func TestRandomWalk(t *testing.T) {
 		for range rapid.IntRange(1, 120).Draw(t, "steps") {
 			w.act()
 			if w.deleted {
+				w.nobodyWaits()
 				return
 			}
 		}
@@ -343,9 +344,7 @@ func (w *walk) finish() {
 			}
 		}
 	}
-	if len(w.waiting) > 0 {
-		w.t.Fatalf("never answered: %v", slices.Collect(maps.Keys(w.waiting)))
-	}
+	w.nobodyWaits()
 	for id := range w.admitted {
 		if w.completions[id] != 1 {
 			w.t.Fatalf("operation %s completed %d times", id, w.completions[id])
@@ -355,6 +354,12 @@ func (w *walk) finish() {
 		if diff := f.changed(); diff != "" {
 			w.t.Fatalf("state %d changed after newer ones were built:\n%s", i, diff)
 		}
+	}
+}
+
+func (w *walk) nobodyWaits() {
+	if len(w.waiting) > 0 {
+		w.t.Fatalf("never answered: %v", slices.Collect(maps.Keys(w.waiting)))
 	}
 }
 
