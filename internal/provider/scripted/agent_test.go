@@ -196,7 +196,8 @@ func TestTheHostBlockIsNotedAndNotRepeated(t *testing.T) {
 		hostBlock + "x":                    "x",
 		"\n" + hostBlock + " x\n":          " x\n",
 		"[Pedelec Host Bootstrap]\nno end": "[Pedelec Host Bootstrap]\nno end",
-		"[Pedelec Host Bootstrap]\n{\"guidance\":\"[/Pedelec Host Bootstrap]\"}\n[/Pedelec Host Bootstrap]\nx": "x",
+		"[Pedelec Host Bootstrap]\n{\"guidance\":\"[/Pedelec Host Bootstrap]\"}\n[/Pedelec Host Bootstrap]\nx":                                            "x",
+		"[Pedelec Host Instructions]\nBe kind.\n\n[Pedelec Host Context]\n{}\n[/Pedelec Host Context]\n[/Pedelec Host Instructions]\n\n[User Message]\nx": "x",
 		"about [Pedelec Host Bootstrap]": "about [Pedelec Host Bootstrap]",
 	} {
 		if _, got := cutHostBlock(prompt); got != want {

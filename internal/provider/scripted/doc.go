@@ -41,8 +41,8 @@
 //	prepare-hang           never acknowledges the next preparation
 //
 // A prompt that asks for PEDELEC_PREPARED gets exactly that as its answer. A
-// host block in front of the user's text ([Pedelec Host Bootstrap] to
-// [/Pedelec Host Bootstrap], then [User Message]) is noted and not repeated.
+// host block in front of the user's text ([Pedelec Host NAME] to [/Pedelec Host
+// NAME], any NAME, then [User Message]) is noted and not repeated.
 // Text that begins with / ends its turn without a word, as a command of the
 // program's own does elsewhere.
 //

@@ -98,9 +98,10 @@ func TestCancelEndsAnythingAtOnce(t *testing.T) {
 func TestHangHardIgnoresCancel(t *testing.T) {
 	c := inProcess(t).initialise()
 	id, other := c.session(), c.session()
-	c.startPrompt(id, "hang-hard")
+	c.startPrompt(id, "echo begun ; hang-hard")
+	c.until(len("begun"))
 	c.notify("session/cancel", object{"sessionId": id})
-	// The cancel was handled before this turn began; the hanging one still runs.
+	// The cancel was handled before this turn began.
 	if got := c.say(other, "hello"); got != "hello" {
 		t.Errorf("said %q", got)
 	}

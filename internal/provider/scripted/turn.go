@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -13,12 +14,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Markers that the host puts around its instructions in a first prompt.
-const (
-	hostBegin = "[Pedelec Host Bootstrap]"
-	hostEnd   = "[/Pedelec Host Bootstrap]"
-	userBegin = "[User Message]"
-)
+// hostBegin matches the line that opens a host's instructions in a first
+// prompt. Hosts call the block by different names; the line that closes it has
+// the same one behind a slash.
+var hostBegin = regexp.MustCompile(`^\s*\[(Pedelec Host [A-Za-z ]+)\][ \t\r]*\n`)
+
+// userBegin stands before the user's own text.
+const userBegin = "[User Message]"
 
 // acknowledgement is what a preparation asks for.
 const acknowledgement = "PEDELEC_PREPARED"
@@ -176,10 +178,9 @@ func (t *turn) play(text string) error {
 	default:
 		return t.message(text)
 	}
+	// Each step sees for itself whether the turn was cancelled, so that those
+	// which ignore it do so however early it comes.
 	for _, step := range steps {
-		if t.ctx.Err() != nil {
-			return errCancelled
-		}
 		if err := step(t); err != nil {
 			return err
 		}
@@ -227,10 +228,11 @@ func (t *turn) prepareMode() string {
 // cutHostBlock splits a prompt into what the host put in front and what the
 // user wrote.
 func cutHostBlock(prompt string) (instructed bool, text string) {
-	if !strings.HasPrefix(strings.TrimLeft(prompt, " \t\r\n"), hostBegin) {
+	begin := hostBegin.FindStringSubmatch(prompt)
+	if begin == nil {
 		return false, prompt
 	}
-	_, rest, ok := strings.Cut(prompt, "\n"+hostEnd)
+	_, rest, ok := strings.Cut(prompt, "\n[/"+begin[1]+"]")
 	if !ok {
 		return false, prompt
 	}
@@ -253,13 +255,13 @@ const chunkEnd = "}}}}\n"
 // say sends one chunk of the message that was begun. It is the hot path of a
 // stream, hence no map and no reflection.
 func (t *turn) say(text string) error {
+	if t.ctx.Err() != nil {
+		return errCancelled
+	}
 	if t.said.Len() < maxHistory {
 		t.said.WriteString(text)
 	}
 	t.a.out.send(t.ctx, t.frame(text))
-	if t.ctx.Err() != nil {
-		return errCancelled
-	}
 	return nil
 }
 
