@@ -25,6 +25,10 @@ func (s *Store) do(it *item) error {
 	return err
 }
 
+// batchesBeforeSweep is how many batches may come before one step of removing
+// deleted threads, when there is always a batch.
+const batchesBeforeSweep = 8
+
 // run is the committer: one transaction of all that waits, then the next.
 func (s *Store) run() {
 	defer close(s.stopped)
@@ -32,12 +36,15 @@ func (s *Store) run() {
 	sweeping := s.trashLeft()
 	quiet := time.NewTimer(s.CompactAfter)
 	defer quiet.Stop()
-	for {
+	for unswept := 0; ; {
 		batch := s.queue.take()
 		switch {
 		case len(batch) > 0:
 			s.abandonCompaction()
 			sweeping = s.commitBatch(batch) || sweeping
+			if unswept++; sweeping && unswept >= batchesBeforeSweep {
+				sweeping, unswept = s.sweep(), 0
+			}
 			quiet.Reset(s.CompactAfter)
 			// Let the callers who were just answered queue their next change,
 			// so that it shares the next transaction.
@@ -111,7 +118,7 @@ func (e *updateError) Unwrap() error { return e.err }
 func (s *Store) update(batch []*item) (left bool, err error) {
 	committing := false
 	fail := func(err error) error { return &updateError{committing: committing, err: err} }
-	if s.db == nil {
+	if s.db == nil || s.stuck {
 		if err := s.reopen(); err != nil {
 			return false, fail(err)
 		}
@@ -119,23 +126,18 @@ func (s *Store) update(batch []*item) (left bool, err error) {
 	if err := fault.Point(pointCommitBefore); err != nil {
 		return false, fail(err)
 	}
-	tx, err := s.db.Begin(true)
-	if errors.Is(err, berrors.ErrInvalidMapping) || errors.Is(err, berrors.ErrDatabaseNotOpen) {
-		if err := s.reopen(); err != nil {
-			return false, fail(err)
-		}
-		tx, err = s.db.Begin(true)
-	}
+	tx, err := s.beginWrite()
 	if err != nil {
 		return false, fail(err)
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			s.damaged("store.update", fmt.Errorf("panic while writing: %v", p))
-			err = fail(fmt.Errorf("panic: %v", p))
+			cause := fmt.Errorf("%w: panic while writing: %v", errDamaged, p)
+			s.damaged("store.update", cause)
+			err = fail(cause)
 		}
 		if err != nil {
-			rollback(tx)
+			s.rollback(tx)
 		}
 	}()
 
@@ -154,7 +156,7 @@ func (s *Store) update(batch []*item) (left bool, err error) {
 		}
 	}
 	if applied == 0 {
-		rollback(tx)
+		s.rollback(tx)
 		return false, nil
 	}
 	if err := fault.Point(pointUpdateAfter); err != nil {
@@ -173,10 +175,48 @@ func (s *Store) update(batch []*item) (left bool, err error) {
 	return w.left, nil
 }
 
-// rollback ends a transaction in whatever state a failure left it.
-func rollback(tx *bolt.Tx) {
-	defer func() { _ = recover() }() // a damaged freelist; the file is reopened next
+// beginWrite begins a write transaction, after a reopening if the mapping was
+// lost.
+func (s *Store) beginWrite() (tx *bolt.Tx, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.stuck = true
+			cause := fmt.Errorf("%w: panic while beginning to write: %v", errDamaged, p)
+			s.damaged("store.begin", cause)
+			tx, err = nil, cause
+		}
+	}()
+	tx, err = s.db.Begin(true)
+	if !errors.Is(err, berrors.ErrInvalidMapping) && !errors.Is(err, berrors.ErrDatabaseNotOpen) {
+		return tx, err
+	}
+	if err := s.reopen(); err != nil {
+		return nil, err
+	}
+	return s.db.Begin(true)
+}
+
+// rollback ends a write transaction in whatever state a failure left it. It
+// reads nothing of the file, as bolt's Update would: that could fail again and
+// leave the writer's lock held.
+func (s *Store) rollback(tx *bolt.Tx) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.stuck = true
+		}
+	}()
 	_ = tx.Rollback()
+}
+
+// closeFile closes the database. One whose writer's lock may be held for ever
+// cannot be closed; then only its file is, which gives its lock back.
+func (s *Store) closeFile() error {
+	db, stuck := s.db, s.stuck
+	s.db, s.stuck = nil, false
+	if stuck {
+		return s.file.Close()
+	}
+	return db.Close()
 }
 
 // reconcile answers a batch whose commit reported an error: bbolt may have
@@ -219,24 +259,42 @@ func (s *Store) reopen() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.db != nil {
-		if err := s.db.Close(); err != nil {
+		if err := s.closeFile(); err != nil {
 			s.Log.Warn().Err(err).Msg("The database did not close well before it was reopened.")
 		}
-		s.db = nil
 	}
-	db, err := s.openFile(s.path)
+	db, file, err := s.openFile(s.path)
 	if err != nil {
 		return err
 	}
-	err = db.Update(func(tx *bolt.Tx) error {
-		return tx.Bucket(bucketMeta).Put(metaInstance, []byte(s.InstanceID))
-	})
-	if err != nil {
-		_ = db.Close()
+	s.db, s.file = db, file
+	if err := s.writeMeta(metaInstance, []byte(s.InstanceID)); err != nil {
+		_ = s.closeFile()
 		return fmt.Errorf("writing after reopening: %w", err)
 	}
-	s.db = db
 	return nil
+}
+
+// writeMeta puts one value into the meta bucket, outside of the committer's
+// batches.
+func (s *Store) writeMeta(key, value []byte) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	tx, err := s.db.Begin(true)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v", errDamaged, p)
+		}
+		if err != nil {
+			s.rollback(tx)
+		}
+	}()
+	if err := tx.Bucket(bucketMeta).Put(key, value); err != nil {
+		return err
+	}
+	return tx.Commit()
 }
 
 // writeFault turns the cause of a failed write into what its callers get.

@@ -88,16 +88,15 @@ func (s *Store) replaceFile() error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err := s.db.Close()
-	s.db = nil
+	err := s.closeFile()
 	if err == nil {
 		err = s.renameCompacted()
 	}
-	db, openErr := s.openFile(s.path)
+	db, file, openErr := s.openFile(s.path)
 	if openErr != nil {
 		return errors.Join(err, openErr)
 	}
-	s.db = db
+	s.db, s.file = db, file
 	return err
 }
 

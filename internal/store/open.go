@@ -48,7 +48,7 @@ func (s *Store) open() error {
 	if err := s.createIfMissing(); err != nil {
 		return err
 	}
-	db, err := s.openChecked()
+	db, file, err := s.openChecked()
 	if isDamage(err) {
 		if err := s.moveAside(err); err != nil {
 			return err
@@ -56,7 +56,7 @@ func (s *Store) open() error {
 		if err := s.createIfMissing(); err != nil {
 			return err
 		}
-		db, err = s.openChecked()
+		db, file, err = s.openChecked()
 	}
 	switch {
 	case errors.Is(err, berrors.ErrTimeout):
@@ -68,7 +68,7 @@ func (s *Store) open() error {
 		_ = db.Close()
 		return err
 	}
-	s.db = db
+	s.db, s.file = db, file
 	return nil
 }
 
@@ -177,8 +177,7 @@ func (s *Store) options() *bolt.Options {
 
 // openFile opens the database and turns a panic of bbolt into an error that
 // isDamage knows.
-func (s *Store) openFile(path string) (db *bolt.DB, err error) {
-	var file *os.File
+func (s *Store) openFile(path string) (db *bolt.DB, file *os.File, err error) {
 	options := s.options()
 	options.OpenFile = func(name string, flag int, mode os.FileMode) (f *os.File, err error) {
 		file, err = os.OpenFile(name, flag&^os.O_CREATE, mode)
@@ -190,7 +189,7 @@ func (s *Store) openFile(path string) (db *bolt.DB, err error) {
 			if file != nil {
 				_ = file.Close() // gives the lock back; the mapping is lost
 			}
-			db, err = nil, fmt.Errorf("%w: %v", errDamaged, p)
+			db, file, err = nil, nil, fmt.Errorf("%w: %v", errDamaged, p)
 		}
 	}()
 	db, err = bolt.Open(path, fileMode, options)
@@ -199,31 +198,31 @@ func (s *Store) openFile(path string) (db *bolt.DB, err error) {
 		options.InitialMmapSize = 0
 		db, err = bolt.Open(path, fileMode, options)
 	}
-	return db, err
+	return db, file, err
 }
 
 // openChecked opens the file and reads enough of it to tell that it is whole.
-func (s *Store) openChecked() (*bolt.DB, error) {
+func (s *Store) openChecked() (*bolt.DB, *os.File, error) {
 	info, err := os.Stat(s.path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if info.Size() == 0 {
-		return nil, fmt.Errorf("%w: it is empty", errDamaged) // bbolt would take it for a new one
+		return nil, nil, fmt.Errorf("%w: it is empty", errDamaged) // bbolt would take it for a new one
 	}
-	db, err := s.openFile(s.path)
+	db, file, err := s.openFile(s.path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := firstRead(db, info.Size()); err != nil {
 		_ = db.Close()
-		return nil, err
+		return nil, nil, err
 	}
 	if err := os.Chmod(s.path, fileMode); err != nil {
 		_ = db.Close()
-		return nil, err
+		return nil, nil, err
 	}
-	return db, nil
+	return db, file, nil
 }
 
 // firstRead looks at the root and at one path down each bucket.

@@ -52,8 +52,10 @@ type Store struct {
 
 	// mu guards db: readers hold it while they read, the committer takes it to
 	// reopen or replace the file. Only the committer changes db after Open.
-	mu sync.RWMutex
-	db *bolt.DB
+	mu    sync.RWMutex
+	db    *bolt.DB
+	file  *os.File // db's own
+	stuck bool     // db's writer lock may be held for ever; the committer's
 
 	unclean bool    // the previous run did not close the file
 	damage  *Damage // what Open found
@@ -122,8 +124,7 @@ func (s *Store) Close() error {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err = errors.Join(err, s.db.Close())
-	s.db = nil
+	err = errors.Join(err, s.closeFile())
 	if compacted {
 		err = errors.Join(err, s.renameCompacted())
 	}
@@ -134,10 +135,10 @@ func (s *Store) Close() error {
 }
 
 func (s *Store) markClean() error {
-	err := guarded(s.db.Update, func(tx *bolt.Tx) error {
-		return tx.Bucket(bucketMeta).Put(metaClean, present)
-	})
-	if err != nil {
+	if s.sick.Load() != nil {
+		return nil // a file that cannot be read is better not written; it counts as unclean
+	}
+	if err := s.writeMeta(metaClean, present); err != nil {
 		return err
 	}
 	return fault.Point(pointCloseClean)
