@@ -53,7 +53,7 @@ func Arm(spec string) error {
 			continue
 		}
 		name, rest, ok := strings.Cut(entry, "=")
-		if !ok {
+		if !ok || name == "" {
 			return fmt.Errorf("failpoint %q: want name=action", entry)
 		}
 		p, err := parsePoint(rest)
@@ -80,8 +80,8 @@ func parsePoint(s string) (*point, error) {
 	}
 	if kill, pct, ok := strings.Cut(s, "%"); ok {
 		f, err := strconv.ParseFloat(pct, 64)
-		if err != nil || kill != "kill" {
-			return nil, fmt.Errorf("%q is not kill%%<percent>", s)
+		if err != nil || kill != "kill" || !(f > 0 && f <= 100) {
+			return nil, fmt.Errorf("%q is not kill%%<percent>, with a percentage over 0 and up to 100", s)
 		}
 		p.action, p.percent, p.at = "kill", f, 0
 		return p, nil
