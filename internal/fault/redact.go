@@ -3,6 +3,7 @@ package fault
 import (
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -25,7 +26,7 @@ var secretShapes = regexp.MustCompile(`(?i)(bearer\s+)[A-Za-z0-9._~+/=-]{8,}` +
 // by shape only.
 type Redactor struct {
 	mu      sync.RWMutex
-	secrets []string
+	secrets []string // longest first, so that one inside another leaves no rest
 }
 
 // Add makes the redactor replace a secret from now on. Strings under 8 bytes
@@ -36,7 +37,11 @@ func (r *Redactor) Add(secret string) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if slices.Contains(r.secrets, secret) {
+		return
+	}
 	r.secrets = append(r.secrets, secret)
+	slices.SortStableFunc(r.secrets, func(a, b string) int { return len(b) - len(a) })
 }
 
 // String returns s without secrets.
