@@ -21,6 +21,13 @@ func update(t *testing.T, f *File, change string) jsontext.Value {
 	return got
 }
 
+// armed arms failpoints for one test.
+func armed(t *testing.T, spec string) {
+	t.Helper()
+	must(t, fault.Arm(spec))
+	t.Cleanup(func() { _ = fault.Arm("") })
+}
+
 func TestAnUpdateMergesAndKeepsWhatItDoesNotKnow(t *testing.T) {
 	f := newFile(t, `{"zeta":[1,2],"wizardMetadata":{"x":1},"providerSettings":{"codex":{"own":true,"effortsArgs":{"low":["-m","a"]}},"cursor":{"permission":"full"}},"requireToken":true}`)
 	got := update(t, f, `{"defaultProvider":"codex","providerSettings":{"codex":{"effortsArgs":{"high":["-m","b"]},"env":{"A":"1"}}},"requireToken":null}`)
@@ -123,8 +130,7 @@ func TestAnOldMistakeDoesNotStopANewChoice(t *testing.T) {
 
 func TestAWriteThatFailsLeavesTheOldFile(t *testing.T) {
 	f := newFile(t, `{"defaultProvider":"codex"}`)
-	must(t, fault.Arm("settings.write.before-rename=error"))
-	t.Cleanup(func() { _ = fault.Arm("") })
+	armed(t, "settings.write.before-rename=error")
 	_, err := f.Update(t.Context(), []byte(`{"defaultProvider":"claude"}`))
 	wantCode(t, err, fault.SettingsWriteFailed, "path", "error")
 	if code, err := f.DefaultProvider(); code != "codex" || err != nil {
