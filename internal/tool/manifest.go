@@ -94,7 +94,7 @@ func (t Tool) withTimeout() Tool {
 func invalid(name, why string) error {
 	shown := name
 	if len(shown) > MaxNameBytes {
-		shown = shown[:MaxNameBytes]
+		shown = strings.ToValidUTF8(shown[:MaxNameBytes], "") // without half a code point at its end
 	}
 	return fault.New(fault.ToolsManifestInvalid, why).With("toolName", shown).With("error", why)
 }
