@@ -81,7 +81,8 @@ cross: ## Build for linux, darwin and windows, amd64 and arm64, into dist/
 
 .PHONY: generate
 generate: ## Write the generated tables of docs/ again
-	go test ./... -run 'Golden|Docs' -update
+	go test ./internal/ipc -count=1 -run ErrorDocument -update
+	go test ./cmd/pedelec-core -count=1 -run Docs -update
 
 .PHONY: clean
 clean: ## Remove what the other targets built

@@ -37,11 +37,16 @@ func (p profiles) Permission(code thread.Provider) thread.Permission {
 	return permission
 }
 
+// unusableProgram stands for a program that the settings name in a way which
+// cannot be understood. Nothing is found under it: starting another program than
+// the one that was asked for would be a surprise.
+const unusableProgram = "The program"
+
 // override tells the providers what the settings say of a program.
 func (d *core) override(p thread.Provider) provider.Override {
 	command, err := d.settings.Command(p.String())
 	if err != nil {
-		d.log.Warn().Err(err).Msg("the program of a provider is not used as the settings say")
+		command = []string{unusableProgram} // the log has told of the entry when it was read
 	}
 	return provider.Override{Command: command, Env: d.settings.Env(p.String())}
 }

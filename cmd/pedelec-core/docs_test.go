@@ -1,18 +1,32 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/pedelec/pedelec-core/internal/ipc"
+	"github.com/pedelec/pedelec-core/internal/thread"
+	"github.com/pedelec/pedelec-core/internal/tool"
 )
 
-const operationsDoc = "../../docs/OPERATIONS.md"
+// Documents of which parts are made from the code.
+const (
+	operationsDoc = "../../docs/OPERATIONS.md"
+	protocolDoc   = "../../docs/PROTOCOL.md"
+	lifecycleDoc  = "../../docs/LIFECYCLE.md"
+)
+
+// routeFiles hold the table of requests.
+const routeFiles = "../../internal/ipc/*.go"
 
 // TestDocsListEveryCommand keeps the table of commands in OPERATIONS.md true to
 // the commands that exist. With -update it writes the table.
@@ -60,27 +74,129 @@ func flagUsage(f *pflag.Flag, value string) string {
 	return strings.TrimSpace(name + " " + value)
 }
 
+// TestDocsTellTheLimits keeps the table of limits in PROTOCOL.md true. With
+// -update it writes the table.
+func TestDocsTellTheLimits(t *testing.T) {
+	checkGenerated(t, protocolDoc, "limits", limitTable())
+}
+
+func limitTable() string {
+	var b strings.Builder
+	b.WriteString("| what | at most |\n| --- | --- |\n")
+	for _, row := range []struct {
+		what string
+		most int
+		unit string
+	}{
+		{"a line to the daemon", ipc.MaxLineBytes, "bytes"},
+		{"a line from the daemon", ipc.MaxOutLineBytes, "bytes"},
+		{"arrays and objects inside each other", ipc.MaxNesting, "levels"},
+		{"error details", ipc.MaxDetailsBytes, "bytes"},
+		{"a tool result in an event", ipc.MaxResultBytes, "bytes"},
+		{"`requestId`", ipc.MaxRequestIDBytes, "bytes"},
+		{"`operationId`", thread.MaxOperationIDBytes, "bytes"},
+		{"`callerOrigin`", ipc.MaxOriginBytes, "bytes"},
+		{"`callerSdkVersion`", ipc.MaxSDKVersionBytes, "bytes"},
+		{"TCP connections", ipc.MaxConnections, ""},
+		{"subscriptions of a connection", ipc.MaxSubscriptions, ""},
+		{"operations that a thread remembers", thread.MaxOperations, ""},
+		{"`limit` of `list_threads` and `read_events`", thread.MaxListLimit, ""},
+		{"tools of a thread", tool.MaxTools, ""},
+		{"guidance and tools of a thread together", tool.MaxManifest, "bytes"},
+		{"`argsSchema` of a tool", tool.MaxSchemaBytes, "bytes"},
+		{"stored text of a turn", thread.MaxStoredText, "bytes"},
+		{"`activeMessage` of a snapshot", thread.MaxActiveMessage, "bytes"},
+	} {
+		fmt.Fprintf(&b, "| %s | %s |\n", row.what, strings.TrimSpace(grouped(row.most)+" "+row.unit))
+	}
+	return b.String()
+}
+
+// grouped writes a number with commas.
+func grouped(n int) string {
+	digits := strconv.Itoa(n)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+// TestDocsNameAllOfTheWire finds requests, events, statuses and providers that
+// the documents forgot.
+func TestDocsNameAllOfTheWire(t *testing.T) {
+	protocol, lifecycle := read(t, protocolDoc), read(t, lifecycleDoc)
+	requests := requestNames(t)
+	if len(requests) < 15 {
+		t.Fatalf("found only %d requests in %s: %v", len(requests), routeFiles, requests)
+	}
+	for _, name := range requests {
+		wantNamed(t, protocol, protocolDoc, name)
+	}
+	for kind := thread.EventCreated; kind.String() != ""; kind++ {
+		wantNamed(t, protocol, protocolDoc, kind.String())
+	}
+	for _, status := range thread.Statuses {
+		wantNamed(t, lifecycle, lifecycleDoc, status.String())
+	}
+	for _, p := range thread.Providers {
+		wantNamed(t, protocol, protocolDoc, p.String())
+	}
+}
+
+func wantNamed(t *testing.T, doc, path, name string) {
+	t.Helper()
+	if !strings.Contains(doc, "`"+name+"`") {
+		t.Errorf("%s does not name `%s`", path, name)
+	}
+}
+
+var routeName = regexp.MustCompile(`(?:handle|handleBare)\("([a-z_]+)"|name:\s+"([a-z_]+)"`)
+
+// requestNames reads the table of requests from the source: it is not exported.
+func requestNames(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob(routeFiles)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		for _, match := range routeName.FindAllStringSubmatch(read(t, file), -1) {
+			names = append(names, match[1]+match[2])
+		}
+	}
+	return names
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 // checkGenerated compares the part of a document between the markers
 // <!-- begin NAME --> and <!-- end NAME --> with what it should be.
 func checkGenerated(t *testing.T, path, name, want string) {
 	t.Helper()
-	doc, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
 	begin, end := "<!-- begin "+name+" -->\n", "<!-- end "+name+" -->"
-	before, rest, found := bytes.Cut(doc, []byte(begin))
-	got, after, closed := bytes.Cut(rest, []byte(end))
+	before, rest, found := strings.Cut(read(t, path), begin)
+	got, after, closed := strings.Cut(rest, end)
 	if !found || !closed {
 		t.Fatalf("%s lacks the markers %q and %q", path, begin, end)
 	}
-	if string(got) == want {
+	if got == want {
 		return
 	}
 	if !*update {
-		t.Fatalf("%s is out of date; run: make generate\n%s", path, cmp.Diff(want, string(got)))
+		t.Fatalf("%s is out of date; run: make generate\n%s", path, cmp.Diff(want, got))
 	}
-	fresh := string(before) + begin + want + end + string(after)
+	fresh := before + begin + want + end + after
 	if err := os.WriteFile(path, []byte(fresh), 0o644); err != nil {
 		t.Fatal(err)
 	}
