@@ -24,7 +24,6 @@ type scene struct {
 	t       testing.TB
 	s       State
 	now     time.Time
-	out     Output
 	events  []string
 	effects []string
 	replies []string
