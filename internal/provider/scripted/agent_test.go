@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 )
@@ -329,10 +330,17 @@ func TestTheDefaultStateFolderIsTheUsersOwn(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	s, err := openStore("")
 	must(t, err)
-	if again, err := openStore(""); err != nil || again.dir != s.dir {
-		t.Errorf("%v %v", again, err)
+	for _, id := range []string{"ses_oldoldold", "ses_newnewnew"} {
+		must(t, s.append(id, record{Kind: recordOpen}))
 	}
-	must(t, os.Remove(s.dir))
+	old := time.Now().Add(-8 * 24 * time.Hour)
+	must(t, os.Chtimes(filepath.Join(s.dir, "ses_oldoldold.jsonl"), old, old))
+	again, err := openStore("")
+	must(t, err)
+	if list, err := again.list(); err != nil || again.dir != s.dir || len(list) != 1 || list[0].id != "ses_newnewnew" {
+		t.Errorf("%+v %v", list, err)
+	}
+	must(t, os.RemoveAll(s.dir))
 	must(t, os.Symlink(t.TempDir(), s.dir))
 	if _, err := openStore(""); err == nil {
 		t.Error("a link in its place was accepted")

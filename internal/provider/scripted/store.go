@@ -66,7 +66,27 @@ func openStore(dir string) (*store, error) {
 	if !info.IsDir() || !ownedByUs(info) {
 		return nil, fmt.Errorf("%s is not a folder of ours", dir)
 	}
-	return &store{dir}, nil
+	s := &store{dir}
+	s.dropOld(time.Now().Add(-keepSessions))
+	return s, nil
+}
+
+// keepSessions is how long a session in the temporary folder is kept after its
+// last turn; nobody else clears up there.
+const keepSessions = 7 * 24 * time.Hour
+
+// dropOld removes sessions that were not touched since a time, best effort.
+func (s *store) dropOld(before time.Time) {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		id, ok := strings.CutSuffix(e.Name(), storeSuffix)
+		if info, err := e.Info(); ok && err == nil && info.ModTime().Before(before) {
+			_ = s.forget(id)
+		}
+	}
 }
 
 func (s *store) path(id string) (string, error) {
