@@ -47,10 +47,13 @@ func TestProbesAndMetrics(t *testing.T) {
 	defer web.Close()
 
 	p := r.dial(t)
-	p.send(ping("a"), `{"requestId":"b","type":"nonsense"}`, subscribe("c", "nobody"), subscribe("d", r.createThread(t)))
+	id := r.createThread(t)
+	p.send(ping("a"), `{"requestId":"b","type":"nonsense"}`, subscribe("c", "nobody"), subscribe("d", id))
 	for range 4 {
 		p.line()
 	}
+	r.threads.tell(id, delta("the subscription flows"))
+	p.line()
 	if status, body := get(t, web.URL+"/healthz"); status != 200 || body != "ok\n" {
 		t.Errorf("healthz: %d %s", status, body)
 	}
