@@ -2,9 +2,7 @@ package loopback
 
 import (
 	"errors"
-	"fmt"
 	"net"
-	"net/netip"
 )
 
 // PeerCheck tells whether a TCP connection on loopback comes from our own user.
@@ -27,17 +25,3 @@ type unchecked struct{}
 
 func (unchecked) Check(net.Conn) error { return nil }
 func (unchecked) Supported() bool      { return false }
-
-// ends returns the two addresses of a connection.
-func ends(conn net.Conn) (local, remote netip.AddrPort, err error) {
-	l, okL := conn.LocalAddr().(*net.TCPAddr)
-	r, okR := conn.RemoteAddr().(*net.TCPAddr)
-	if !okL || !okR {
-		return local, remote, fmt.Errorf("%w: not a TCP connection", ErrForeignPeer)
-	}
-	return unmap(l.AddrPort()), unmap(r.AddrPort()), nil
-}
-
-func unmap(a netip.AddrPort) netip.AddrPort {
-	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
-}

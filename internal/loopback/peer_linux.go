@@ -104,6 +104,20 @@ func (c sockDiag) try() error {
 	return nil
 }
 
+// ends returns the two addresses of a connection.
+func ends(conn net.Conn) (local, remote netip.AddrPort, err error) {
+	l, okL := conn.LocalAddr().(*net.TCPAddr)
+	r, okR := conn.RemoteAddr().(*net.TCPAddr)
+	if !okL || !okR {
+		return local, remote, fmt.Errorf("%w: not a TCP connection", ErrForeignPeer)
+	}
+	return unmap(l.AddrPort()), unmap(r.AddrPort()), nil
+}
+
+func unmap(a netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
+}
+
 type socketOwner struct{ uid, inode uint32 }
 
 // findSocket returns the owner of the TCP socket with exactly these two ends.

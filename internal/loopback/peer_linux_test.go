@@ -143,11 +143,33 @@ func TestAMappedConnectionIsSeen(t *testing.T) {
 	if err := check.Check(server); err != nil {
 		t.Error(err)
 	}
-	stricter := sockDiag{uid: 4711}
-	if os.Getuid() != 0 {
-		if err := stricter.Check(server); !errors.Is(err, ErrForeignPeer) {
-			t.Errorf("of another uid: %v", err)
-		}
+}
+
+func TestAnotherMachineIsNotAskedAbout(t *testing.T) {
+	remote := addressed{
+		local:  &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1},
+		remote: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 2), Port: 2},
+	}
+	if err := supported(t).Check(remote); err != nil {
+		t.Error(err)
+	}
+}
+
+// addressed is a connection that has addresses and nothing else.
+type addressed struct {
+	net.Conn
+	local, remote net.Addr
+}
+
+func (a addressed) LocalAddr() net.Addr  { return a.local }
+func (a addressed) RemoteAddr() net.Addr { return a.remote }
+
+func TestASocketThatIsNotThereIsRefused(t *testing.T) {
+	server, client := connect(t)
+	elsewhere := *client.LocalAddr().(*net.TCPAddr)
+	elsewhere.IP = net.IPv4(127, 0, 0, 9)
+	if err := supported(t).Check(addressed{server, server.LocalAddr(), &elsewhere}); !errors.Is(err, ErrForeignPeer) {
+		t.Errorf("check: %v", err)
 	}
 }
 

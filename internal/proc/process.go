@@ -13,10 +13,6 @@ import (
 	"github.com/pedelec/pedelec-core/internal/fault"
 )
 
-// killRounds is how often marked processes are looked for: a process that forks
-// while the first round passes leaves its child to the second.
-const killRounds = 2
-
 // Exit tells how a runtime ended.
 type Exit struct {
 	Code    int    // exit status; -1 = ended by a signal, or unknown
@@ -71,7 +67,7 @@ func newProcess(s *Starter, spec Spec, runtimeID string, process *os.Process, re
 		kill:      make(chan struct{}),
 		done:      make(chan struct{}),
 	}
-	p.input = newInput(pipes.stdin.ours, s.WriteTimeout, p.giveUp)
+	p.input = newInput(pipes.stdin.ours, s.WriteTimeout, p.inputFailed)
 	return p
 }
 
@@ -89,7 +85,7 @@ func (p *Process) run(entry Entry) {
 // discard ends a process whose start failed, before run.
 func (p *Process) discard() {
 	p.annihilate()
-	_, _ = p.process.Wait()
+	_, _ = p.process.Wait() // no deadline: it was killed in its first milliseconds
 	p.kin.close()
 	p.pipes.closeOurEnds()
 }
@@ -180,6 +176,14 @@ func (p *Process) giveUp(cause error) {
 		p.mu.Unlock()
 		close(p.stop)
 	})
+}
+
+// inputFailed gives a runtime up that takes no input, unless it is leaving by
+// itself, of which a broken pipe is the first sign.
+func (p *Process) inputFailed(cause error) {
+	if !p.leaves(p.starter.CloseWait, p.kill) {
+		p.giveUp(cause)
+	}
 }
 
 // readFrames hands out frames until stdout ends. A panic of the receiver ends
@@ -276,23 +280,20 @@ func (p *Process) leaves(wait time.Duration, hurry <-chan struct{}) bool {
 }
 
 // annihilate kills the group and everything that carries the runtime's id. It
-// reports whether nothing of that failed. It must come before the reaping.
+// reports whether nothing of that failed. It must come before the reaping. The
+// rounds come first, since they wait for what they kill, and find nothing any
+// more where a signal to the group came before.
 func (p *Process) annihilate() (clean bool) {
-	p.kin.kill()
-	err := killAll(map[string]bool{p.RuntimeID: true})
+	wanted := prey{ids: map[string]bool{p.RuntimeID: true}, groups: map[int]bool{p.PID: true}}
+	var err error
+	for range killRounds {
+		_, err = killRound(wanted)
+	}
 	p.kin.kill()
 	if err != nil {
 		p.log.Warn().Err(err).Msg("something that an agent started may be left; the next start of the daemon looks again")
 	}
 	return err == nil
-}
-
-func killAll(ids map[string]bool) error {
-	var failed error
-	for range killRounds {
-		_, failed = killMarked(ids)
-	}
-	return failed
 }
 
 // drain waits until the output is read. What keeps a pipe open now has hidden

@@ -28,7 +28,7 @@ type outgoing struct {
 type input struct {
 	pipe    *os.File
 	timeout time.Duration
-	failed  func(error) // called at most once, from the writing goroutine
+	failed  func(error) // called when a frame could not be written
 
 	queue chan outgoing
 	done  chan struct{} // closed when the goroutine has ended
@@ -128,12 +128,15 @@ func (in *input) take(frame outgoing, broken error) error {
 		frame.told <- broken
 		return broken
 	}
-	if err := in.writeAll(frame.line); err != nil {
-		broken = fault.Wrap(fault.ProviderRuntimeDisconnected, "proc.write", err, "The agent does not take its input.")
-		in.close()
-		in.failed(broken)
+	err := in.writeAll(frame.line)
+	if err == nil {
+		frame.told <- nil
+		return nil
 	}
+	broken = fault.Wrap(fault.ProviderRuntimeDisconnected, "proc.write", err, "The agent does not take its input.")
 	frame.told <- broken
+	in.close()
+	in.failed(broken)
 	return broken
 }
 

@@ -64,15 +64,18 @@ func (s *Starter) leftovers(stored map[string][]byte) ([]Entry, map[string]bool)
 	return left, ids
 }
 
-// killLeft kills groups first, while their leaders can still be recognised.
+// killLeft kills the groups whose leaders can still be recognised, which is
+// asked anew for each round, and all that carries the ids.
 func killLeft(left []Entry, ids map[string]bool) error {
 	var failed error
-	for _, e := range left {
-		failed = errors.Join(failed, killRecorded(e))
-	}
-	failed = errors.Join(failed, killAll(ids))
-	for _, e := range left {
-		failed = errors.Join(failed, killRecorded(e))
+	for range killRounds {
+		wanted := prey{ids: ids, groups: make(map[int]bool)}
+		for _, e := range left {
+			if isRecorded(e) {
+				wanted.groups[e.PID] = true
+			}
+		}
+		_, failed = killRound(wanted)
 	}
 	return failed
 }

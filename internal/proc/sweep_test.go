@@ -4,13 +4,18 @@ package proc
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/rs/zerolog"
+
+	"github.com/pedelec/pedelec-core/internal/fault"
 )
 
 // fileLedger keeps each entry in a file, so that it outlives a killed process.
@@ -163,6 +168,147 @@ func TestSweepTrustsAPidOnlyWithItsStartTimeInItsBoot(t *testing.T) {
 				t.Errorf("entry kept: %v", kept)
 			}
 		})
+	}
+}
+
+// The daemon may have died between the start and the record of the pid.
+func TestSweepFindsARuntimeWithoutAPidByItsMark(t *testing.T) {
+	f := newFixture(t)
+	if err := f.record(Entry{RuntimeID: "marked", Instance: "earlier-instance"}); err != nil {
+		t.Fatal(err)
+	}
+	ours, other := startSleeper(t, 0, "marked"), startSleeper(t, 0, "another")
+	if err := f.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	awaitDead(t, ours)
+	if !alive(other) {
+		t.Error("a process of another id was killed")
+	}
+	f.mustBeEmpty(t)
+}
+
+func TestSweepLeavesOtherUsersAlone(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root to start a process of another user")
+	}
+	const nobody = 65534
+	f := newFixture(t)
+	if err := f.record(Entry{RuntimeID: "marked", Instance: "earlier-instance"}); err != nil {
+		t.Fatal(err)
+	}
+	foreign := startSleeper(t, nobody, "marked")
+	if err := f.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !alive(foreign) {
+		t.Error("a process of another user was killed")
+	}
+}
+
+// startSleeper starts a process that carries a runtime id, under a uid; 0 means
+// our own.
+func startSleeper(t *testing.T, uid uint32, id string) int {
+	t.Helper()
+	path, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Skip("no sleep here")
+	}
+	c := exec.Command(path, "1000")
+	c.Env = []string{RuntimeIDEnv + "=" + id}
+	c.Dir = "/"
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if uid != 0 {
+		c.SysProcAttr.Credential = &syscall.Credential{Uid: uid, Gid: uid}
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
+	return c.Process.Pid
+}
+
+// failingLedger fails in one method.
+type failingLedger struct {
+	memoryLedger
+	all, remove error
+}
+
+func (l *failingLedger) All() (map[string][]byte, error) {
+	if l.all != nil {
+		return nil, l.all
+	}
+	return l.memoryLedger.All()
+}
+
+func (l *failingLedger) Delete(id string) error {
+	if l.remove != nil {
+		return l.remove
+	}
+	return l.memoryLedger.Delete(id)
+}
+
+func TestAFailedSweepKeepsItsEntries(t *testing.T) {
+	given, give := context.WithCancel(t.Context())
+	give()
+	tests := []struct {
+		name   string
+		ctx    context.Context
+		ledger *failingLedger
+		points string
+		want   error
+	}{
+		{"ledger cannot be read", nil, &failingLedger{all: errLedger}, "", errLedger},
+		{"ledger cannot be written", nil, &failingLedger{remove: errLedger}, "", errLedger},
+		{"given up", given, &failingLedger{}, "", context.Canceled},
+		{"fails after the kill", nil, &failingLedger{}, "proc.sweep.killed=error", fault.ErrInjected},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if err := fault.Arm(tt.points); err != nil {
+				t.Fatal(err)
+			}
+			defer fault.Arm("")
+			s := New(tt.ledger, "this-instance", zerolog.Nop())
+			defer s.Close()
+			if err := s.record(Entry{RuntimeID: "left", Instance: "earlier-instance"}); err != nil {
+				t.Fatal(err)
+			}
+			ctx := tt.ctx
+			if ctx == nil {
+				ctx = t.Context()
+			}
+			if err := s.Sweep(ctx); !errors.Is(err, tt.want) {
+				t.Errorf("sweep: %v, want %v", err, tt.want)
+			}
+			if tt.ledger.size() != 1 {
+				t.Error("the entry is gone")
+			}
+		})
+	}
+}
+
+func TestAnEntryThatCannotBeRemovedHurtsNothing(t *testing.T) {
+	ledger := &failingLedger{remove: errLedger}
+	s := New(ledger, "this-instance", zerolog.Nop())
+	defer s.Close()
+	p, err := s.Start(t.Context(), Spec{Path: os.Args[0], Env: []string{childEnv + "=exit:0", noExitPause}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	receive(t, p.Done())
+	if ledger.size() != 1 {
+		t.Error("the entry is gone")
+	}
+}
+
+func TestAStartThatWaitsForTheSweepCanBeGivenUp(t *testing.T) {
+	f := newFixture(t)
+	defer f.beginSweep()()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := f.Start(ctx, Spec{Path: os.Args[0]}); !errors.Is(err, context.Canceled) {
+		t.Errorf("start: %v", err)
 	}
 }
 

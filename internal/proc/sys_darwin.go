@@ -61,10 +61,10 @@ func startTime(pid int) (uint64, error) {
 // residentBytes is not told without cgo; 0 = unknown.
 func residentBytes(int) int64 { return 0 }
 
-// killMarked kills every process of our user whose environment carries one of
-// the ids, except ourselves, and returns how many. macOS hides the environment
-// of programs under system protection, so this finds most and not all.
-func killMarked(ids map[string]bool) (int, error) {
+// killRound kills every process of our user that is prey, except ourselves, and
+// returns how many. macOS hides the environment of programs under system
+// protection, so this finds most and not all.
+func killRound(wanted prey) (int, error) {
 	list, err := unix.SysctlKinfoProcSlice("kern.proc.uid", os.Getuid())
 	if err != nil {
 		return 0, fmt.Errorf("list processes: %w", err)
@@ -76,9 +76,11 @@ func killMarked(ids map[string]bool) (int, error) {
 		if pid <= 1 || pid == os.Getpid() {
 			continue
 		}
-		args, err := unix.SysctlRaw("kern.procargs2", pid)
-		if err != nil || !carriesID(args, ids) {
-			continue
+		if !wanted.groups[int(info.Eproc.Pgid)] {
+			args, err := unix.SysctlRaw("kern.procargs2", pid)
+			if err != nil || !carriesID(args, wanted.ids) {
+				continue
+			}
 		}
 		if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
 			failed = errors.Join(failed, fmt.Errorf("kill process %d: %w", pid, err))

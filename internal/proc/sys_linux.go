@@ -85,24 +85,23 @@ func residentBytes(pid int) int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// killMarked kills every process of our user whose environment carries one of
-// the ids, except ourselves, and waits a moment until they are gone. It returns
-// how many it killed. One call is one round: a process that forks meanwhile may
-// leave a child for the next.
-func killMarked(ids map[string]bool) (int, error) {
+// killRound kills every process of our user that is prey, except ourselves, and
+// waits a moment until they are gone. It returns how many it killed. A process
+// that forks meanwhile may leave a child for the next round.
+func killRound(wanted prey) (int, error) {
 	names, err := readNames("/proc")
 	if err != nil {
 		return 0, fmt.Errorf("list processes: %w", err)
 	}
 	var (
-		scan   = scanner{ids: ids, buf: make([]byte, 16<<10)}
+		scan   = scanner{wanted: wanted, buf: make([]byte, 16<<10)}
 		killed []unix.PollFd
 		count  int
 		failed error
 	)
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
-		if err != nil || pid == os.Getpid() || !scan.marked(pid) {
+		if err != nil || pid == os.Getpid() || !scan.isPrey(pid) {
 			continue
 		}
 		fd, err := scan.kill(pid)
@@ -129,17 +128,20 @@ func readNames(dir string) ([]string, error) {
 }
 
 type scanner struct {
-	ids map[string]bool
-	buf []byte
+	wanted prey
+	buf    []byte
 }
 
-// marked reports whether a process is our user's and carries one of the ids.
-// It answers false for what it may not or can no longer see.
-func (s *scanner) marked(pid int) bool {
+// isPrey reports whether a process is our user's and wanted. It answers false
+// for what it may not or can no longer see.
+func (s *scanner) isPrey(pid int) bool {
 	dir := "/proc/" + strconv.Itoa(pid)
 	var stat unix.Stat_t
 	if err := unix.Stat(dir, &stat); err != nil || int(stat.Uid) != os.Getuid() {
 		return false
+	}
+	if group, err := unix.Getpgid(pid); err == nil && s.wanted.groups[group] {
+		return true
 	}
 	fd, err := unix.Open(dir+"/environ", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -162,11 +164,11 @@ func (s *scanner) marked(pid int) bool {
 			s.buf = append(s.buf, make([]byte, len(s.buf))...)
 		}
 	}
-	return carriesID(s.buf[:size], s.ids)
+	return carriesID(s.buf[:size], s.wanted.ids)
 }
 
-// kill ends a marked process through a handle that cannot come to mean another
-// one: taken first, and the mark looked at once more behind it. It returns the
+// kill ends a process through a handle that cannot come to mean another one:
+// it is taken first, and the process looked at once more behind it. It returns the
 // handle, or -1 when there is nothing to wait for.
 func (s *scanner) kill(pid int) (handle int, err error) {
 	fd, err := unix.PidfdOpen(pid, 0)
@@ -176,7 +178,7 @@ func (s *scanner) kill(pid int) (handle int, err error) {
 	if err != nil { // a kernel before 5.3, or no free descriptor
 		return -1, ignoreGone(unix.Kill(pid, unix.SIGKILL))
 	}
-	if !s.marked(pid) {
+	if !s.isPrey(pid) {
 		unix.Close(fd)
 		return -1, nil
 	}

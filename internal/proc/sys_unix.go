@@ -3,8 +3,6 @@
 package proc
 
 import (
-	"errors"
-	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -34,29 +32,18 @@ func spawn(path string, args []string, attr *os.ProcAttr) (*os.Process, *kin, er
 	return process, &kin{group: process.Pid}, nil
 }
 
-// killRecorded kills the group of a process that an earlier instance recorded,
-// if that process is still the one that was recorded.
-func killRecorded(e Entry) error {
-	if !sameProcess(e) {
-		return nil
-	}
-	if group, err := unix.Getpgid(e.PID); err != nil || group != e.PID {
-		return nil
-	}
-	if err := unix.Kill(-e.PID, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("kill group %d: %w", e.PID, err)
-	}
-	return nil
-}
-
-// sameProcess reports whether an entry's process lives: its pid has the start
-// time and stands in the boot that were recorded with it.
-func sameProcess(e Entry) bool {
+// isRecorded reports whether an entry's process lives and leads its group: its
+// pid has the start time and stands in the boot that were recorded with it.
+func isRecorded(e Entry) bool {
 	if e.PID <= 1 || e.PID == os.Getpid() || e.StartTime == 0 || e.BootID == "" || e.BootID != bootID() {
 		return false
 	}
 	started, err := startTime(e.PID)
-	return err == nil && started == e.StartTime
+	if err != nil || started != e.StartTime {
+		return false
+	}
+	group, err := unix.Getpgid(e.PID)
+	return err == nil && group == e.PID
 }
 
 func enterJob() error { return nil }

@@ -2,6 +2,16 @@ package proc
 
 import "bytes"
 
+// killRounds is how often prey is looked for: a process that forks while the
+// first round passes leaves its child to the second.
+const killRounds = 2
+
+// prey says which processes are to be killed.
+type prey struct {
+	ids    map[string]bool // those that carry one of these runtime ids
+	groups map[int]bool    // and those in one of these process groups
+}
+
 var idPrefix = []byte(RuntimeIDEnv + "=")
 
 // carriesID reports whether an environment, as variables that end in NUL, has
