@@ -137,6 +137,19 @@ func TestASettledThreadGoesOn(t *testing.T) {
 		wantEvents(numbered(from, "status_changed running op=c", "status_changed idle op=c +", "operation_completed user true op=c")...)
 }
 
+func TestAResumeThatMeetsAShutdownDoesNotBringTheThreadBack(t *testing.T) {
+	for name, thread := range map[string]func(*Record){"managed": managed, "plain": func(*Record) {}} {
+		for _, from := range []string{"idle", "ended"} {
+			t.Run(name+"/"+from, func(t *testing.T) {
+				sc := inStatus[from](newScene(t, thread)).step(Resume{Caller: 7}, Resume{Caller: 8}, Shutdown{})
+				sc.wantReplies("7 CORE_RUNTIME_UNAVAILABLE", "8 CORE_RUNTIME_UNAVAILABLE")
+				status := sc.s.Status
+				sc.forget().step(WorkspaceChecked{}).wantEvents().wantReplies().wantStatus(status)
+			})
+		}
+	}
+}
+
 func TestShutdown(t *testing.T) {
 	released := []string{"disarm start", "disarm silence", "disarm stop", "arm session"}
 	closed := []string{"close", "disarm autoEnd", "disarm session"}
