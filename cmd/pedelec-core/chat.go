@@ -87,13 +87,12 @@ func (a *app) chat(ctx context.Context, f chatFlags, once bool) error {
 	if err != nil {
 		return err
 	}
-	defer sub.Close()
-
 	interrupts := make(chan os.Signal, 2)
 	signal.Notify(interrupts, os.Interrupt)
 	defer signal.Stop(interrupts)
 	talk := &conversation{client: c, id: id, sub: sub, interrupts: interrupts, notes: a.stderr,
 		out: &transcript{w: a.stdout, live: isTerminal(a.stdout)}}
+	defer func() { talk.sub.Close() }()
 	if !once {
 		return a.converse(ctx, talk)
 	}
@@ -181,30 +180,26 @@ func (a *app) converse(ctx context.Context, talk *conversation) error {
 		if prompting {
 			fmt.Fprint(a.stderr, "> ")
 		}
-		select {
-		case <-talk.interrupts:
+		line, err := talk.nextLine(lines)
+		if errors.Is(err, io.EOF) {
 			return nil
-		case line, ok := <-lines:
-			if !ok {
-				return nil
-			}
-			if strings.TrimSpace(line) == "" {
-				continue
-			}
-			err := talk.turn(ctx, line)
-			if errors.Is(err, errLeft) {
-				return nil
-			}
-			if err == nil {
-				continue
-			}
-			if !prompting || fault.Is(err, fault.CoreRuntimeUnavailable) || fault.Is(err, fault.ThreadEnded) {
-				return err
-			}
-			fmt.Fprintln(a.stderr, sentence(err))
-			if err := reopen(ctx, talk.client, talk.id); err != nil {
-				return err
-			}
+		}
+		if err != nil {
+			return err
+		}
+		err = talk.turn(ctx, line)
+		if errors.Is(err, errLeft) {
+			return nil
+		}
+		if err == nil {
+			continue
+		}
+		if !prompting || fault.Is(err, fault.CoreRuntimeUnavailable) || fault.Is(err, fault.ThreadEnded) {
+			return err
+		}
+		fmt.Fprintln(a.stderr, sentence(err))
+		if err := talk.reopen(ctx); err != nil {
+			return err
 		}
 	}
 }

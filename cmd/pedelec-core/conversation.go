@@ -25,6 +25,46 @@ type conversation struct {
 	notes      io.Writer // for what is not the agent's
 }
 
+// nextLine waits for a line that is not blank. io.EOF: the input has ended or
+// the user leaves. What others do on the thread meanwhile is not shown.
+func (v *conversation) nextLine(lines <-chan string) (string, error) {
+	for {
+		select {
+		case <-v.interrupts:
+			return "", io.EOF
+		case line, ok := <-lines:
+			if !ok {
+				return "", io.EOF
+			}
+			if strings.TrimSpace(line) != "" {
+				return line, nil
+			}
+		case ev, ok := <-v.sub.events:
+			if !ok {
+				return "", v.sub.err
+			}
+			if ev.Type == "ended" {
+				return "", v.endedBySomebody()
+			}
+		}
+	}
+}
+
+// reopen makes the thread ready for the next turn after one that failed. The
+// subscription begins anew, since it would tell of our own end and resume.
+func (v *conversation) reopen(ctx context.Context) error {
+	if err := reopen(ctx, v.client, v.id); err != nil {
+		return err
+	}
+	v.sub.Close()
+	sub, err := subscribe(ctx, v.client, v.id, nil)
+	if err != nil {
+		return err
+	}
+	v.sub = sub
+	return nil
+}
+
 // turn sends one text and returns when its operation has completed. The first
 // interrupt cancels the operation; after the second, turn returns errLeft.
 func (v *conversation) turn(ctx context.Context, text string) error {
@@ -67,7 +107,7 @@ func (v *conversation) cancel(ctx context.Context, operationID string) error {
 // take shows an event and tells whether it ends the operation.
 func (v *conversation) take(ev ipc.Event, operationID string) (done bool, err error) {
 	if ev.Type == "ended" {
-		return true, fault.New(fault.ThreadEnded, "The thread was ended by somebody; resume it with: pedelec-core threads resume "+v.id)
+		return true, v.endedBySomebody()
 	}
 	if ev.OperationID != operationID {
 		return false, nil
@@ -85,6 +125,10 @@ func (v *conversation) take(ev ipc.Event, operationID string) (done bool, err er
 		return true, nil
 	}
 	return false, nil
+}
+
+func (v *conversation) endedBySomebody() error {
+	return fault.New(fault.ThreadEnded, "The thread was ended by somebody; resume it with: pedelec-core threads resume "+v.id)
 }
 
 // transcript prints what an agent says. Live, it shows deltas as they come and

@@ -75,6 +75,30 @@ func TestTwoInterruptsLeaveAtOnce(t *testing.T) {
 	}
 }
 
+func TestAConversationGoesOnAfterATurnThatFailed(t *testing.T) {
+	talk, _ := newConversation(t)
+	err := talk.turn(t.Context(), "fail no luck")
+	if !fault.Is(err, fault.ProviderRequestFailed) {
+		t.Fatalf("the turn ended with %v, want PROVIDER_REQUEST_FAILED", err)
+	}
+	if err := talk.reopen(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := talk.turn(t.Context(), "echo fine again"); err != nil {
+		t.Errorf("the next turn: %v", err)
+	}
+}
+
+func TestAConversationEndsWithItsThread(t *testing.T) {
+	talk, _ := newConversation(t)
+	if err := talk.client.Call(t.Context(), "end_thread", threadPayload(talk.id), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := talk.nextLine(make(chan string)); !fault.Is(err, fault.ThreadEnded) {
+		t.Errorf("at the prompt: %v, want THREAD_ENDED", err)
+	}
+}
+
 // newConversation starts a daemon and begins a conversation with the scripted
 // agent.
 func newConversation(t *testing.T) (*conversation, chan<- os.Signal) {
@@ -92,10 +116,11 @@ func newConversation(t *testing.T) (*conversation, chan<- os.Signal) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(sub.Close)
 	interrupts := make(chan os.Signal, 2)
-	return &conversation{client: client, id: id, sub: sub, interrupts: interrupts, notes: io.Discard,
-		out: &transcript{w: io.Discard, live: true}}, interrupts
+	talk := &conversation{client: client, id: id, sub: sub, interrupts: interrupts, notes: io.Discard,
+		out: &transcript{w: io.Discard, live: true}}
+	t.Cleanup(func() { talk.sub.Close() })
+	return talk, interrupts
 }
 
 // newTestStage returns a stage on which the test binary is the program.

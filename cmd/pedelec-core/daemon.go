@@ -32,6 +32,9 @@ import (
 // anyPort is the address of a listener on a free port.
 const anyPort = loopback.Host + ":0"
 
+// clientsLimit is the share of a shutdown that clients get to take their answers.
+const clientsLimit = 3 * time.Second
+
 // Limits of HTTP connections.
 const (
 	headerLimit = 10 * time.Second // for a request's header to arrive
@@ -277,12 +280,9 @@ func (d *core) begin(ctx context.Context) {
 	d.threads.Start()
 }
 
-// clearProcesses ends what an earlier run left running, which is nothing after a
-// clean exit.
+// clearProcesses ends what an earlier run left running. After a clean exit the
+// ledger is empty, and this is one read.
 func (d *core) clearProcesses(ctx context.Context) {
-	if !d.store.WasUnclean() {
-		return
-	}
 	if err := d.starter.Sweep(ctx); err != nil && ctx.Err() == nil {
 		d.log.Error().Err(err).Msg("processes of an earlier run may be left; the next start looks again")
 	}
@@ -303,7 +303,7 @@ func (d *core) Close(ctx context.Context) error {
 	var errs []error
 	if d.server != nil {
 		d.threads.Drain(ctx)
-		errs = append(errs, d.server.Shutdown(ctx), d.http.Shutdown(ctx))
+		errs = append(errs, d.closeClients(ctx))
 	}
 	if d.threads != nil {
 		errs = append(errs, d.threads.Close(ctx))
@@ -324,6 +324,17 @@ func (d *core) Close(ctx context.Context) error {
 		errs = append(errs, d.store.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// closeClients answers what was asked and closes all connections. A client that
+// does not read must not use up the time that agents need to stop.
+func (d *core) closeClients(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, clientsLimit)
+	defer cancel()
+	if err := errors.Join(d.server.Shutdown(ctx), d.http.Shutdown(ctx)); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return nil // those who were cut off had their time
 }
 
 // removeWorkspaces removes the temporary workspaces of this run at its end.

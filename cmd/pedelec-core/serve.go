@@ -83,25 +83,32 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	for _, path := range repaired {
 		log.Warn().Str("path", path).Msg("other users could open this; its mode is repaired")
 	}
+	err = runDaemon(ctx, home, f, log, redact)
+	if err != nil && f.background {
+		log.Error().Err(err).Msg("the daemon failed") // else the command line says so
+	}
+	return err
+}
+
+// runDaemon serves until there is a reason to leave, and leaves.
+func runDaemon(ctx context.Context, home string, f serveFlags, log zerolog.Logger, redact *fault.Redactor) error {
 	short, err := armTestKnobs(log)
 	if err != nil {
 		return err
 	}
-
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, stopSignals(f.background)...)
 	defer signal.Stop(signals)
 
 	d := newDaemon(home, log, redact, short)
 	if err := d.Open(ctx); err != nil {
-		log.Error().Err(err).Msg("the daemon cannot start")
 		return err
 	}
 	notifySystemd(log, daemon.SdNotifyReady)
 	reason := awaitStop(ctx, d, signals, f.parentPID)
 	log.Info().Str("reason", reason).Msg("leaving")
 	notifySystemd(log, daemon.SdNotifyStopping)
-	return leave(d, signals, log)
+	return leave(d, signals)
 }
 
 // serveStderr returns where the log goes besides the file.
@@ -151,7 +158,7 @@ func awaitStop(ctx context.Context, d *core, signals <-chan os.Signal, parentPID
 
 // leave closes the daemon, but no longer than leaveLimit, and at once at a
 // second signal. What is not closed then ends with the process.
-func leave(d *core, signals <-chan os.Signal, log zerolog.Logger) error {
+func leave(d *core, signals <-chan os.Signal) error {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveLimit)
 	defer cancel()
 	closed := make(chan error, 1)
@@ -159,14 +166,12 @@ func leave(d *core, signals <-chan os.Signal, log zerolog.Logger) error {
 	select {
 	case err := <-closed:
 		if err != nil {
-			log.Error().Err(err).Msg("the daemon left, but not everything could be put away")
+			return fmt.Errorf("the daemon has left, but not everything could be put away: %w", err)
 		}
-		return err
-	case s := <-signals:
-		log.Warn().Str("reason", s.String()).Msg("told twice: leaving at once; the next start puts things in order")
+		return nil
+	case <-signals:
 		return errors.New("left at once, since it was told twice; the next start puts things in order")
 	case <-ctx.Done():
-		log.Error().Msg("the shutdown took too long; leaving as it is")
 		return fmt.Errorf("the shutdown took more than %v; the next start puts things in order", leaveLimit)
 	}
 }
