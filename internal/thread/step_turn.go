@@ -67,9 +67,7 @@ func (st *stepper) frame(f *Frame) {
 		st.usage(f.Usage)
 		return
 	case FrameGone:
-		if st.Active != nil && st.turn.phase >= starting {
-			st.conclude(OutcomeFailed, f.Err)
-		}
+		st.runtimeGone(f.Err)
 		return
 	}
 	if !st.speaks(f) {
@@ -92,6 +90,18 @@ func (st *stepper) frame(f *Frame) {
 		err := fault.New(fault.ToolNotFound, "The thread has no tool of this name.").With("toolName", f.Call.Name)
 		st.do(Effect{Kind: EffectAnswerTool, Turn: f.Turn, CallID: f.Call.CallID, Answer: ToolAnswer{Error: err}})
 	}
+}
+
+// runtimeGone fails the turn whose runtime is gone. A turn of which nothing was
+// written yet learns it from its attach.
+func (st *stepper) runtimeGone(err *fault.Error) {
+	if st.Active == nil || st.turn.phase < starting {
+		return
+	}
+	if err == nil {
+		err = fault.New(fault.ProviderRuntimeDisconnected, fault.ProviderRuntimeDisconnected.Info().Meaning)
+	}
+	st.conclude(OutcomeFailed, err)
 }
 
 // delta tells a fragment of text, in pieces of at most maxDeltaBytes. Deltas are

@@ -157,6 +157,13 @@ func TestALostRuntimeFailsItsTurn(t *testing.T) {
 	}
 }
 
+func TestALostRuntimeNeedsNoReason(t *testing.T) {
+	sc := newScene(t).running().step(FrameArrived{Frame{Kind: FrameGone}})
+	if err := sc.s.LastCompleted.Error; err.Code != fault.ProviderRuntimeDisconnected {
+		t.Errorf("the turn failed with %v", err)
+	}
+}
+
 func TestTextIsToldAsItComes(t *testing.T) {
 	sc := newScene(t).running().step(delta(1, "Hel"), delta(1, ""), delta(1, "lo")).
 		wantEvents(`5 assistant_delta "Hel" op=op`, `6 assistant_delta "lo" op=op`)
