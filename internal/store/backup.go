@@ -56,12 +56,13 @@ func writeCopy(db *bolt.DB, path string, stop func() error) (bytes int64, err er
 	if err := fault.Point(pointBackupBefore); err != nil {
 		return 0, err
 	}
+	w := &stoppable{w: f, stop: stop}
 	err = db.View(func(tx *bolt.Tx) error {
-		bytes, err = tx.WriteTo(&stoppable{w: f, stop: stop})
+		bytes, err = tx.WriteTo(w)
 		return err
 	})
 	if err != nil {
-		return 0, err
+		return 0, errors.Join(err, w.err)
 	}
 	if err := fault.Point(pointBackupSync); err != nil {
 		return 0, err
@@ -75,17 +76,20 @@ func writeCopy(db *bolt.DB, path string, stop func() error) (bytes int64, err er
 	return bytes, syncDir(filepath.Dir(path))
 }
 
-// stoppable is a writer that fails once stop does.
+// stoppable is a writer that fails once stop does. It keeps the error of a
+// failed write, since bbolt passes on only its text.
 type stoppable struct {
 	w    io.Writer
 	stop func() error
+	err  error
 }
 
-func (s *stoppable) Write(p []byte) (int, error) {
+func (s *stoppable) Write(p []byte) (n int, err error) {
 	if s.stop != nil {
-		if err := s.stop(); err != nil {
-			return 0, err
+		if s.err = s.stop(); s.err != nil {
+			return 0, s.err
 		}
 	}
-	return s.w.Write(p)
+	n, s.err = s.w.Write(p)
+	return n, s.err
 }

@@ -64,7 +64,9 @@ func (s *Store) run() {
 			case <-quiet.C:
 				s.startCompaction()
 			case err := <-s.compacted:
-				s.finishCompaction(err)
+				if s.finishCompaction(err) {
+					quiet.Reset(s.CompactAfter)
+				}
 			}
 		}
 	}

@@ -55,8 +55,9 @@ func (s *Store) abandonCompaction() {
 	}
 }
 
-// finishCompaction puts a finished copy in the file's place.
-func (s *Store) finishCompaction(err error) {
+// finishCompaction puts a finished copy in the file's place. It reports whether
+// a write had overtaken the copy, so that another is due later.
+func (s *Store) finishCompaction(err error) (abandoned bool) {
 	if err == nil && s.compacting.abandoned.Load() {
 		err = errAbandoned
 	}
@@ -66,6 +67,7 @@ func (s *Store) finishCompaction(err error) {
 	s.compacting = nil
 	_ = os.Remove(s.path + suffixCompact)
 	s.reportCompaction(err == nil, err)
+	return errors.Is(err, errAbandoned)
 }
 
 func (s *Store) reportCompaction(replaced bool, err error) {

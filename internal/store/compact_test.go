@@ -70,20 +70,18 @@ func TestAQuietStoreIsCompactedInTheBackground(t *testing.T) {
 	s := open(t, smallLimits, watched(ends))
 	mostlyFree(t, s)
 	for end := range ends {
-		if end.replaced {
-			break
-		}
-		if !errors.Is(end.err, errAbandoned) {
+		if !end.replaced && !errors.Is(end.err, errAbandoned) {
 			t.Fatal(end.err)
 		}
-		must(t, s.KV(Origins).Put("x", nil)) // starts the quiet time anew
+		// A copy may have been finished, or overtaken, while the store was
+		// being filled.
+		size, err := s.Size()
+		must(t, err)
+		if size.FileBytes < 1<<20 {
+			break
+		}
 	}
-	size, err := s.Size()
-	must(t, err)
-	if size.FileBytes > 1<<20 {
-		t.Fatalf("size %+v", size)
-	}
-	_, err = checkThread(s, "kept")
+	_, err := checkThread(s, "kept")
 	must(t, err)
 	must(t, s.Commit(modelCommit("kept", 2, 100)))
 	_, err = checkThread(s, "kept")

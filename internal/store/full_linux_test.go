@@ -1,0 +1,107 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pedelec/pedelec-core/internal/fault"
+)
+
+// TestAFullDiskRefusesAndRecovers runs a store on a small file system of its
+// own, which only the child sees.
+func TestAFullDiskRefusesAndRecovers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to mount a small tmpfs")
+	}
+	out, err := runChild(t, "full", t.TempDir(), "", func(cmd *exec.Cmd) {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
+	})
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) || exit != nil && exit.ExitCode() == 3 {
+		t.Skipf("no file system can be mounted here: %v %s", err, out)
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+func childFull() int {
+	dir := os.Getenv(dirEnv)
+	err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+	if err == nil {
+		err = unix.Mount("tmpfs", dir, "tmpfs", 0, "size=4m")
+	}
+	if err != nil {
+		fmt.Println(err)
+		return 3
+	}
+	defer unix.Unmount(dir, unix.MNT_DETACH)
+	if err := fillAndRecover(dir); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	return 0
+}
+
+func fillAndRecover(dir string) error {
+	path := filepath.Join(dir, "core.db")
+	s := New(path)
+	s.InstanceID = "instance-1"
+	if err := s.Open(); err != nil {
+		return err
+	}
+	r := uint64(0)
+	var err error
+	for err == nil {
+		r++
+		err = s.Commit(modelCommit("t", r, 30<<10))
+	}
+	if !fault.Is(err, fault.StorageFull) {
+		return fmt.Errorf("a full disk gives %w", err)
+	}
+	for range 3 { // it stays full, and what is there can be read
+		if err := s.Commit(modelCommit("t", r, 30<<10)); !fault.Is(err, fault.StorageFull) {
+			return fmt.Errorf("still full, but %w", err)
+		}
+		if got, err := checkThread(s, "t"); err != nil || got != r-1 {
+			return fmt.Errorf("revision %d of %d: %w", got, r-1, err)
+		}
+	}
+	if err := s.Healthy(); err != nil {
+		return fmt.Errorf("a full disk is no damage: %w", err)
+	}
+	if _, err := s.Backup(context.Background(), filepath.Join(dir, "backup")); !fault.Is(err, fault.StorageFull) {
+		return fmt.Errorf("backup on a full disk: %w", err)
+	}
+	if err := unix.Mount("", dir, "", unix.MS_REMOUNT, "size=16m"); err != nil {
+		return err
+	}
+	for ; r < 20; r++ {
+		if err := s.Commit(modelCommit("t", r, 30<<10)); err != nil {
+			return fmt.Errorf("space is back, but %w", err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		return err
+	}
+	s = New(path)
+	if err := s.Open(); err != nil {
+		return err
+	}
+	defer s.Close()
+	if s.Damage() != nil || s.WasUnclean() {
+		return fmt.Errorf("damage %v, unclean %v", s.Damage(), s.WasUnclean())
+	}
+	if got, err := checkThread(s, "t"); err != nil || got != r-1 {
+		return fmt.Errorf("after reopening revision %d of %d: %w", got, r-1, err)
+	}
+	return nil
+}
