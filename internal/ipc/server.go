@@ -165,9 +165,6 @@ func (s *Server) ServeTCP(l net.Listener) error {
 		return ErrServerClosed
 	}
 	defer s.leave(l)
-	if !s.peers.Supported() {
-		s.log.Warn().Msg("this system does not tell which user connects; set requireToken to keep other users of this machine out")
-	}
 	for {
 		nc, err := l.Accept()
 		if err == nil {
