@@ -284,6 +284,9 @@ func (p *Process) leaves(wait time.Duration, hurry <-chan struct{}) bool {
 // rounds come first, since they wait for what they kill, and find nothing any
 // more where a signal to the group came before.
 func (p *Process) annihilate() (clean bool) {
+	if fault.Point("proc.kill.before") != nil {
+		return false
+	}
 	wanted := prey{ids: map[string]bool{p.RuntimeID: true}, groups: map[int]bool{p.PID: true}}
 	var err error
 	for range killRounds {

@@ -121,6 +121,50 @@ func TestGoodbyeIsBounded(t *testing.T) {
 	f.mustBeEmpty(t)
 }
 
+func TestTheLadderAsksBeforeItKills(t *testing.T) {
+	f := newFixture(t)
+	f.TermWait = patience
+	p := f.child(t, "frame:up,hang")
+	receive(t, p.frames)
+	p.Stop(nil)
+	if e := p.Exit(); e.Text != "signal: terminated" {
+		t.Errorf("exit %+v, want an end by TERM", e)
+	}
+}
+
+func TestKillCutsAStopShort(t *testing.T) {
+	f := newFixture(t)
+	f.CloseWait, f.TermWait = patience, patience
+	p := f.child(t, "frame:up,ignore-term,hang")
+	receive(t, p.frames)
+	stopped := make(chan struct{})
+	go func() { p.Stop(nil); close(stopped) }()
+	p.Kill()
+	receive(t, stopped)
+	if e := p.Exit(); e.Text != "signal: killed" || !e.Stopped {
+		t.Errorf("exit %+v", e)
+	}
+}
+
+func TestAProcessThatDoesNotDieIsToldAndKeptInTheLedger(t *testing.T) {
+	f := newFixture(t)
+	f.KillWait = 20 * time.Millisecond
+	p := f.child(t, "ignore-term,hang")
+	if err := fault.Arm("proc.kill.before=error"); err != nil {
+		t.Fatal(err)
+	}
+	defer fault.Arm("")
+	p.Stop(nil)
+	if e := p.Exit(); e.Code != -1 || e.Text != "does not die" {
+		t.Errorf("exit %+v", e)
+	}
+	if f.ledger.size() != 1 {
+		t.Error("the next start of the daemon will not look for it")
+	}
+	_ = unix.Kill(p.PID, unix.SIGKILL)
+	awaitDead(t, p.PID)
+}
+
 func TestStopsShareOneStop(t *testing.T) {
 	f := newFixture(t)
 	p := f.child(t, "ignore-term,hang")
