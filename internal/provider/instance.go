@@ -30,6 +30,7 @@ type instance struct {
 	stop     chan struct{} // somebody wants the end
 	finished chan struct{} // closed when the process is gone and its threads know
 
+	opening  int // sessions that are being opened; guarded by slot.mu
 	draining atomic.Bool
 	stopping atomic.Bool // stop is closed
 	ready    atomic.Bool // the handshake is done
@@ -93,6 +94,7 @@ func (s *slot) launchInstance(l launch) (*instance, *fault.Error) {
 		return nil, inst.handshakeFailed(err)
 	}
 	inst.ready.Store(true)
+	inst.changed() // from now on it may be idle
 	return inst, nil
 }
 
@@ -156,7 +158,7 @@ func (i *instance) supervise() {
 	defer close(i.finished)
 	idle := time.NewTimer(i.slot.m.cfg.IdleStop)
 	defer idle.Stop()
-	bound := false
+	idle.Stop() // until the greeting is done
 	for {
 		select {
 		case <-i.process.Done():
@@ -171,12 +173,15 @@ func (i *instance) supervise() {
 			if load.Turns == 0 && (load.Quarantined > 0 || i.draining.Load()) {
 				i.requestStop() // its last turn is over
 			}
-			if bound = load.Sessions > 0; !bound {
+			idle.Stop()
+			if load.Sessions == 0 && i.greeted() {
 				idle.Reset(i.slot.m.cfg.IdleStop)
 			}
 		case <-idle.C:
-			if !bound && i.slot.release(i) {
+			if i.slot.release(i) {
 				i.requestStop()
+			} else {
+				idle.Reset(i.slot.m.cfg.IdleStop)
 			}
 		}
 	}

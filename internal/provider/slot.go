@@ -48,7 +48,7 @@ func (s *slot) attach(ctx context.Context, spec thread.SessionSpec, sink thread.
 }
 
 func (s *slot) attachOnce(ctx context.Context, spec thread.SessionSpec, sink thread.Sink) (thread.Attachment, *instance, error) {
-	inst, err := s.acquire(ctx, spec.Permission)
+	inst, err := s.acquire(ctx, spec.Permission) // counts as opening until below
 	if err != nil {
 		return thread.Attachment{}, nil, err
 	}
@@ -58,6 +58,9 @@ func (s *slot) attachOnce(ctx context.Context, spec thread.SessionSpec, sink thr
 		}
 	}
 	a, err := inst.runtime.Attach(ctx, spec, sink)
+	s.mu.Lock()
+	inst.opening--
+	s.mu.Unlock()
 	return a, inst, err
 }
 
@@ -132,6 +135,7 @@ func (s *slot) next(l launch) (ready *instance, start *starting, leaving *instan
 		case cur.isLost():
 			return nil, nil, cur, nil
 		case cur.launch.equal(l) && cur.runtime.Load().Quarantined == 0:
+			cur.opening++
 			return cur, nil, nil, nil
 		default: // other settings now, or a turn on it does not end
 			s.current = nil
@@ -210,7 +214,7 @@ func (s *slot) instanceGone(inst *instance, loss *fault.Error) {
 func (s *slot) release(inst *instance) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if inst.runtime.Load().Sessions > 0 {
+	if inst.opening > 0 || inst.runtime.Load().Sessions > 0 {
 		return false
 	}
 	if s.current == inst {

@@ -3,6 +3,7 @@ package acp
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -44,7 +45,7 @@ func (r *Runtime) refused(method string, answer *jsonrpc.Error) *fault.Error {
 		return r.withAnswer(r.fault(fault.ProviderSessionLost, method, name+" no longer knows the conversation.", answer), answer)
 	}
 	words := r.link.Redactor.String(answer.Message)
-	return r.withAnswer(r.fault(fault.ProviderRequestFailed, method, name+" answered with an error: "+words, answer), answer)
+	return r.withAnswer(r.fault(fault.ProviderRequestFailed, method, name+" answered with an error: "+strings.TrimRight(words, ". \n")+".", answer), answer)
 }
 
 func (r *Runtime) withAnswer(e *fault.Error, answer *jsonrpc.Error) *fault.Error {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -120,6 +121,7 @@ func (f *fakeAgent) run() int {
 	if f.knobs.Noise {
 		f.raw("Update available! run fake upgrade\n\n[1,2]\n{\"half\": \n   \n")
 	}
+	go f.watchGate()
 	in := bufio.NewReader(os.Stdin)
 	for {
 		line, err := in.ReadBytes('\n')
@@ -141,6 +143,18 @@ func (f *fakeAgent) run() int {
 			continue
 		}
 		f.handle(m)
+	}
+}
+
+// watchGate opens the gate when a file says so: the turns that could ask for it
+// all wait.
+func (f *fakeAgent) watchGate() {
+	file := filepath.Join(f.knobs.Dir, fmt.Sprintf("gate.%d", os.Getpid()))
+	for range time.Tick(5 * time.Millisecond) {
+		if _, err := os.Stat(file); err == nil {
+			f.opened.Do(func() { close(f.gate) })
+			return
+		}
 	}
 }
 

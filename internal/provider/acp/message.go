@@ -22,13 +22,13 @@ type message struct {
 
 // belongs reports whether a chunk with this id continues the message. A chunk
 // without an id continues any.
-func (m *message) belongs(id []byte) bool {
-	return m.text.Len() == 0 || len(id) == 0 || m.id == "" || m.id == string(id)
+func (m *message) belongs(id string) bool {
+	return m.text.Len() == 0 || id == "" || m.id == "" || m.id == id
 }
 
-func (m *message) add(id []byte, chunk string, now time.Time) {
-	if m.id == "" && len(id) > 0 {
-		m.id = string(id)
+func (m *message) add(id, chunk string, now time.Time) {
+	if m.id == "" {
+		m.id = id
 	}
 	if m.text.Len() > 0 && !m.tool && now.Sub(m.last) >= m.gap {
 		m.starts = append(m.starts, m.text.Len())

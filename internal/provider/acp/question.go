@@ -46,9 +46,13 @@ func collect(q *provider.Question, input jsontext.Value, depth int) {
 		q.Paths = append(q.Paths, "") // too deep to be sure: refused
 		return
 	}
-	var err error
-	for name, value := range jsonrpc.Members(input, &err) {
-		switch key := strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(string(name))); {
+	var members map[string]jsontext.Value
+	if err := jsonrpc.Unmarshal(input, &members); err != nil {
+		q.Paths = append(q.Paths, "") // not to be understood: refused
+		return
+	}
+	for name, value := range members {
+		switch key := plainKey.Replace(strings.ToLower(name)); {
 		case isCommandKey(key):
 			collectCommand(q, value)
 		case isPathKey(key):
@@ -59,6 +63,9 @@ func collect(q *provider.Question, input jsontext.Value, depth int) {
 		}
 	}
 }
+
+// plainKey makes file_path and filePath the same.
+var plainKey = strings.NewReplacer("_", "", "-", "")
 
 func isCommandKey(key string) bool {
 	switch key {

@@ -85,7 +85,7 @@ func (r *rig) override(thread.Provider) provider.Override {
 	if err != nil {
 		panic(err)
 	}
-	env := map[string]string{knobsEnv: string(text)}
+	env := map[string]string{knobsEnv: string(text), "GORACE": "atexit_sleep_ms=0"} // else each fake sleeps when it ends
 	maps.Copy(env, r.env)
 	return provider.Override{Command: []string{self}, Env: env}
 }
@@ -201,6 +201,14 @@ func (r *rig) pids() []int {
 		pids = append(pids, info.PID)
 	}
 	return pids
+}
+
+// openGateIn lets the prompts of one process go on that wait at the gate.
+func (r *rig) openGateIn(pid int) {
+	r.t.Helper()
+	if err := os.WriteFile(filepath.Join(r.dir, "gate."+itoa(uint64(pid))), nil, 0o600); err != nil {
+		r.t.Fatal(err)
+	}
 }
 
 // until waits for a condition that nothing signals.
@@ -327,6 +335,16 @@ func words(frames []thread.Frame) string {
 func itoa(n uint64) string {
 	text, _ := json.Marshal(n)
 	return string(text)
+}
+
+func unmarshal(t *testing.T, text []byte, v any) {
+	t.Helper()
+	if len(text) == 0 {
+		return
+	}
+	if err := json.Unmarshal(text, v); err != nil {
+		t.Fatal(err)
+	}
 }
 
 type memoryLedger struct {

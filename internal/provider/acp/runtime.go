@@ -142,7 +142,7 @@ func (r *Runtime) Notification(method string, params jsontext.Value) {
 		return
 	}
 	r.mu.Lock()
-	s := r.sessions[string(u.session)]
+	s := r.sessions[u.session]
 	if s == nil {
 		r.strangers++
 		r.mu.Unlock()
@@ -181,7 +181,7 @@ func (r *Runtime) answer(id jsonrpc.ID, result any) {
 // runs, or whose turn is being cancelled, is answered as cancelled.
 func (r *Runtime) asked(id jsonrpc.ID, params jsontext.Value) {
 	var p permissionParams
-	if err := jsonrpc.Unmarshal(params.Clone(), &p); err != nil {
+	if err := jsonrpc.Unmarshal(params, &p); err != nil {
 		if err := r.conn.Refuse(id, jsonrpc.CodeInvalidParams, "The question cannot be read"); err != nil {
 			r.link.Log.Debug().Err(err).Msg("an answer to the agent is lost")
 		}

@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/pedelec/pedelec-core/internal/provider/jsonrpc"
@@ -16,51 +17,79 @@ const (
 	toolUpdate               // a tool call begins
 )
 
-// update is a session/update. Its values are views of the frame, except Text.
+// update is a session/update.
 type update struct {
-	session   []byte
+	session   string
 	kind      updateKind
-	messageID []byte // nil when the agent gives none
+	messageID string // "" when the agent gives none
 	text      string
 }
 
-// decodeUpdate reads the params of a session/update by walking them: this is the
-// path of every chunk of text, and only the text is copied.
-func decodeUpdate(params jsontext.Value) (update, error) {
-	var u update
-	var body jsontext.Value
-	var err error
-	for name, value := range jsonrpc.Members(params, &err) {
-		switch string(name) {
-		case "sessionId":
-			u.session = plainString(value)
-		case "update":
-			body = value
-		}
-	}
-	if err != nil {
-		return update{}, err
-	}
-	var content jsontext.Value
-	for name, value := range jsonrpc.Members(body, &err) {
-		switch string(name) {
-		case "sessionUpdate":
-			u.kind = kindOf(plainString(value))
-		case "messageId":
-			u.messageID = plainString(value)
-		case "content":
-			content = value
-		}
-	}
-	if err != nil || (u.kind != chunkUpdate && u.kind != messageUpdate) {
-		return u, err
-	}
-	u.text, err = decodeText(content)
-	return u, err
+// updateParams are the params of a session/update.
+type updateParams struct {
+	SessionID string `json:"sessionId"`
+	Update    struct {
+		Kind      string      `json:"sessionUpdate"`
+		MessageID looseString `json:"messageId"`
+		Content   contentText `json:"content"`
+	} `json:"update"`
 }
 
-func kindOf(word []byte) updateKind {
-	switch string(word) {
+// decodeUpdate reads the params of a session/update. This is the path of every
+// chunk of text.
+func decodeUpdate(params jsontext.Value) (update, error) {
+	var p updateParams
+	if err := jsonrpc.Unmarshal(params, &p); err != nil {
+		return update{}, err
+	}
+	u := update{session: p.SessionID, kind: kindOf(p.Update.Kind)}
+	if u.kind == chunkUpdate || u.kind == messageUpdate {
+		u.messageID, u.text = string(p.Update.MessageID), string(p.Update.Content)
+	}
+	return u, nil
+}
+
+// looseString is a string where an agent may also write something else, which
+// counts as nothing.
+type looseString string
+
+// UnmarshalJSONFrom reads a value of any kind.
+func (s *looseString) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	if dec.PeekKind() != '"' {
+		return dec.SkipValue()
+	}
+	token, err := dec.ReadToken()
+	if err == nil {
+		*s = looseString(token.String())
+	}
+	return err
+}
+
+// contentText is the text of a content block, or nothing for one of another type:
+// the shape of content depends on the kind of update.
+type contentText string
+
+// UnmarshalJSONFrom reads a value of any kind.
+func (c *contentText) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	switch dec.PeekKind() {
+	case '"':
+		return (*looseString)(c).UnmarshalJSONFrom(dec)
+	case '{':
+		var block struct {
+			Type string      `json:"type"`
+			Text looseString `json:"text"`
+		}
+		err := json.UnmarshalDecode(dec, &block)
+		if block.Type == "text" {
+			*c = contentText(block.Text)
+		}
+		return err
+	}
+	return dec.SkipValue()
+}
+
+func kindOf(word string) updateKind {
+	switch word {
 	case "agent_message_chunk", "assistant_message_chunk":
 		return chunkUpdate
 	case "agent_message", "agent_message_complete":
@@ -69,38 +98,4 @@ func kindOf(word []byte) updateKind {
 		return toolUpdate
 	}
 	return otherUpdate
-}
-
-// decodeText returns the text of a content block, "" for one of another type.
-func decodeText(content jsontext.Value) (string, error) {
-	if content.Kind() == '"' {
-		return jsonrpc.Text(content), nil
-	}
-	if content.Kind() != '{' {
-		return "", nil
-	}
-	var text jsontext.Value
-	isText := false
-	var err error
-	for name, value := range jsonrpc.Members(content, &err) {
-		switch string(name) {
-		case "type":
-			isText = string(plainString(value)) == "text"
-		case "text":
-			text = value
-		}
-	}
-	if err != nil || !isText {
-		return "", err
-	}
-	return jsonrpc.Text(text), nil
-}
-
-// plainString returns the inside of a JSON string; ids and words need no
-// unquoting, and one that would is compared as it stands.
-func plainString(value jsontext.Value) []byte {
-	if value.Kind() != '"' {
-		return nil
-	}
-	return value[1 : len(value)-1]
 }

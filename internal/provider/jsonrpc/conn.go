@@ -33,7 +33,7 @@ const (
 )
 
 // Handler takes what the peer says by itself. It is called on the reader's
-// goroutine and must not block. Params are good only during the call.
+// goroutine and must not block.
 type Handler interface {
 	Notification(method string, params jsontext.Value)
 	// Request must lead to Reply or Refuse, at once or later.
@@ -185,8 +185,7 @@ func (c *Conn) answered(m Message) {
 
 // Go sends a request. When it returns nil the request is written, and got will
 // be called once, on the reader's goroutine, unless the connection breaks first;
-// it may have been called already. The result is good only during the call. When
-// Go returns an error got is never called. An ended ctx is heeded only before
+// it may have been called already. When Go returns an error got is never called. An ended ctx is heeded only before
 // the write begins: what may have been written is never called unwritten.
 func (c *Conn) Go(ctx context.Context, method string, params any, got func(result jsontext.Value, err error)) error {
 	_, err := c.send(ctx, method, params, got)
@@ -274,7 +273,7 @@ func (w *waiter) answered(result jsontext.Value, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.left {
-		w.replies <- reply{result.Clone(), err}
+		w.replies <- reply{result, err}
 		return
 	}
 	if w.late != nil && err == nil {

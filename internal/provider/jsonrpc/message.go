@@ -1,13 +1,9 @@
 package jsonrpc
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"iter"
 	"strconv"
-	"sync"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -39,8 +35,7 @@ const (
 	Response
 )
 
-// Message is one line. Its values are views of the line and are good only as
-// long as the line is.
+// Message is one line.
 type Message struct {
 	Kind   Kind
 	ID     jsontext.Value // of a request or response
@@ -53,65 +48,46 @@ type Message struct {
 // ErrNotMessage is the error of a line that is JSON but no JSON-RPC message.
 var ErrNotMessage = errors.New("jsonrpc: not a message")
 
-// Decode reads a line. The version member is not looked at: peers forget it.
-func Decode(line []byte) (Message, error) {
-	var m Message
-	var failure jsontext.Value
-	var err error
-	for name, value := range Members(line, &err) {
-		switch string(name) {
-		case "id":
-			m.ID = value
-		case "method":
-			m.Method = Text(value)
-		case "params":
-			m.Params = value
-		case "result":
-			m.Result = value
-		case "error":
-			failure = value
-		}
-	}
-	if err != nil {
-		return Message{}, err
-	}
-	if m.ID.Kind() == 'n' {
-		m.ID = nil
-	}
-	if failure.Kind() == 'n' {
-		failure = nil
-	}
-	switch {
-	case m.Method != "" && m.ID != nil:
-		m.Kind = Request
-	case m.Method != "":
-		m.Kind = Notification
-	case m.ID != nil && failure != nil:
-		m.Kind = Response
-		m.Result = nil
-		m.Error = decodeError(failure)
-	case m.ID != nil && m.Result != nil:
-		m.Kind = Response
-	default:
-		return Message{}, ErrNotMessage
-	}
-	return m, nil
+// incoming is an envelope as peers write it. The version member is not looked at:
+// some forget it.
+type incoming struct {
+	ID     jsontext.Value `json:"id"`
+	Method string         `json:"method"`
+	Params jsontext.Value `json:"params"`
+	Result jsontext.Value `json:"result"`
+	Error  jsontext.Value `json:"error"`
 }
 
-// decodeError never fails: an error object of an unknown shape is still an error.
-func decodeError(object jsontext.Value) *Error {
-	e := &Error{}
-	var err error
-	for name, value := range Members(object, &err) {
-		switch string(name) {
-		case "code":
-			e.Code, _ = strconv.Atoi(string(value))
-		case "message":
-			e.Message = Text(value)
-		case "data":
-			e.Data = value.Clone()
-		}
+// Decode reads a line, of which the message keeps nothing.
+func Decode(line []byte) (Message, error) {
+	var in incoming
+	if err := Unmarshal(line, &in); err != nil {
+		return Message{}, err
 	}
+	hasID := in.ID != nil && in.ID.Kind() != 'n'
+	switch {
+	case in.Method != "" && hasID:
+		return Message{Kind: Request, ID: in.ID, Method: in.Method, Params: in.Params}, nil
+	case in.Method != "":
+		return Message{Kind: Notification, Method: in.Method, Params: in.Params}, nil
+	case hasID && in.Error != nil && in.Error.Kind() != 'n':
+		return Message{Kind: Response, ID: in.ID, Error: decodeError(in.Error)}, nil
+	case hasID && in.Result != nil:
+		return Message{Kind: Response, ID: in.ID, Result: in.Result}, nil
+	}
+	return Message{}, ErrNotMessage
+}
+
+// decodeError never fails: an error of an unknown shape is still an error.
+func decodeError(object jsontext.Value) *Error {
+	var in struct {
+		Code    jsontext.Value `json:"code"`
+		Message jsontext.Value `json:"message"`
+		Data    jsontext.Value `json:"data"`
+	}
+	_ = Unmarshal(object, &in)
+	e := &Error{Message: Text(in.Message), Data: in.Data}
+	e.Code, _ = strconv.Atoi(string(in.Code))
 	if e.Message == "" {
 		e.Message = "an error without a message"
 	}
@@ -120,100 +96,20 @@ func decodeError(object jsontext.Value) *Error {
 
 // lenient is how a peer's JSON is read: it may repeat a name, and a chunk of text
 // may end inside a surrogate pair.
-var lenient = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
+var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
-type scanner struct {
-	src bytes.Buffer
-	dec *jsontext.Decoder
-}
-
-var scanners = sync.Pool{New: func() any {
-	s := &scanner{}
-	s.dec = jsontext.NewDecoder(&s.src, lenient...)
-	return s
-}}
-
-// Members walks the members of a JSON object without copying it: names are
-// unquoted, values are views of the object. *err is set when the object cannot be
-// read to its end, or is none.
-func Members(object []byte, err *error) iter.Seq2[[]byte, jsontext.Value] {
-	return func(yield func([]byte, jsontext.Value) bool) {
-		s := scanners.Get().(*scanner)
-		defer s.free()
-		s.src = *bytes.NewBuffer(object) // the decoder reads a bytes.Buffer in place
-		s.dec.Reset(&s.src, lenient...)
-		*err = s.walk(object, yield)
-	}
-}
-
-func (s *scanner) free() {
-	s.src = bytes.Buffer{}
-	scanners.Put(s)
-}
-
-func (s *scanner) walk(object []byte, yield func([]byte, jsontext.Value) bool) error {
-	if token, err := s.dec.ReadToken(); err != nil {
-		return err
-	} else if token.Kind() != '{' {
-		return ErrNotMessage
-	}
-	for s.dec.PeekKind() != '}' {
-		name, err := s.view(object)
-		if err != nil {
-			return err
-		}
-		value, err := s.view(object)
-		if err != nil {
-			return err
-		}
-		if !yield(unquoteName(name), value) {
-			return nil
-		}
-	}
-	if _, err := s.dec.ReadToken(); err != nil {
-		return err
-	}
-	if _, err := s.dec.ReadToken(); err != io.EOF {
-		return ErrNotMessage
-	}
-	return nil
-}
-
-// view reads the next value and returns where it stands in the object: the
-// decoder's own slice is only good until its next call.
-func (s *scanner) view(object []byte) (jsontext.Value, error) {
-	v, err := s.dec.ReadValue()
-	if err != nil {
-		return nil, err
-	}
-	end := int(s.dec.InputOffset())
-	return object[end-len(v) : end : end], nil
-}
-
-func unquoteName(name jsontext.Value) []byte {
-	if bytes.IndexByte(name, '\\') < 0 {
-		return name[1 : len(name)-1]
-	}
-	plain, _ := jsontext.AppendUnquote(nil, name)
-	return plain
-}
-
-// Text returns what a JSON string says, or "" if the value is none. Halves of a
-// surrogate pair become U+FFFD.
-func Text(value jsontext.Value) string {
-	if value.Kind() != '"' {
-		return ""
-	}
-	if bytes.IndexByte(value, '\\') < 0 {
-		return string(bytes.ToValidUTF8(value[1:len(value)-1], []byte("\uFFFD")))
-	}
-	plain, _ := jsontext.AppendUnquote(nil, value)
-	return string(plain)
-}
-
-// Unmarshal reads a value that a peer sent into v, as leniently as lines are read.
+// Unmarshal reads JSON of a peer into v.
 func Unmarshal(value jsontext.Value, v any) error {
-	return json.Unmarshal(value, v, json.JoinOptions(lenient...))
+	return json.Unmarshal(value, v, lenient)
+}
+
+// Text returns what a JSON string says, or "" if the value is none.
+func Text(value jsontext.Value) string {
+	var text string
+	if value.Kind() == '"' {
+		_ = Unmarshal(value, &text)
+	}
+	return text
 }
 
 type outgoing struct {
