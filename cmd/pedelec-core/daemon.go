@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/rs/zerolog"
 
 	"github.com/pedelec/pedelec-core/internal/fault"
@@ -50,7 +49,7 @@ type core struct {
 
 	instance string
 	token    string
-	metrics  *prometheus.Registry
+	metrics  registry
 
 	store      *store.Store
 	settings   *settings.File
@@ -96,14 +95,15 @@ func (d *core) Open(ctx context.Context) (err error) {
 	d.instance = newInstanceID()
 	d.token = loopback.NewToken()
 	d.redact.Add(d.token)
-	d.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-
 	d.openSettings()
 	if err := d.openStore(); err != nil {
 		return err
 	}
 	d.openProviders()
 	d.openThreads()
+	if err := d.registerMetrics(); err != nil {
+		return err
+	}
 	if err := d.listen(ctx); err != nil {
 		return err
 	}
