@@ -30,7 +30,7 @@ func BenchmarkStopLadder(b *testing.B) {
 // BenchmarkScan looks through all processes once.
 func BenchmarkScan(b *testing.B) {
 	for b.Loop() {
-		if n, err := killRound(prey{ids: map[string]bool{"no such id": true}}); n != 0 || err != nil {
+		if n, err := killRound(targets{ids: map[string]bool{"no such id": true}}); n != 0 || err != nil {
 			b.Fatal(n, err)
 		}
 	}

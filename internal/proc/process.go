@@ -287,7 +287,7 @@ func (p *Process) annihilate() (clean bool) {
 	if fault.Point("proc.kill.before") != nil {
 		return false
 	}
-	wanted := prey{ids: map[string]bool{p.RuntimeID: true}, groups: map[int]bool{p.PID: true}}
+	wanted := targets{ids: map[string]bool{p.RuntimeID: true}, groups: map[int]bool{p.PID: true}}
 	var err error
 	for range killRounds {
 		_, err = killRound(wanted)

@@ -69,7 +69,7 @@ func (s *Starter) leftovers(stored map[string][]byte) ([]Entry, map[string]bool)
 func killLeft(left []Entry, ids map[string]bool) error {
 	var failed error
 	for range killRounds {
-		wanted := prey{ids: ids, groups: make(map[int]bool)}
+		wanted := targets{ids: ids, groups: make(map[int]bool)}
 		for _, e := range left {
 			if isRecorded(e) {
 				wanted.groups[e.PID] = true

@@ -61,10 +61,10 @@ func startTime(pid int) (uint64, error) {
 // residentBytes is not told without cgo; 0 = unknown.
 func residentBytes(int) int64 { return 0 }
 
-// killRound kills every process of our user that is prey, except ourselves, and
+// killRound kills every process of our user that is wanted, except ourselves, and
 // returns how many. macOS hides the environment of programs under system
 // protection, so this finds most and not all.
-func killRound(wanted prey) (int, error) {
+func killRound(wanted targets) (int, error) {
 	list, err := unix.SysctlKinfoProcSlice("kern.proc.uid", os.Getuid())
 	if err != nil {
 		return 0, fmt.Errorf("list processes: %w", err)

@@ -85,10 +85,10 @@ func residentBytes(pid int) int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// killRound kills every process of our user that is prey, except ourselves, and
+// killRound kills every process of our user that is wanted, except ourselves, and
 // waits a moment until they are gone. It returns how many it killed. A process
 // that forks meanwhile may leave a child for the next round.
-func killRound(wanted prey) (int, error) {
+func killRound(wanted targets) (int, error) {
 	names, err := readNames("/proc")
 	if err != nil {
 		return 0, fmt.Errorf("list processes: %w", err)
@@ -101,7 +101,7 @@ func killRound(wanted prey) (int, error) {
 	)
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
-		if err != nil || pid == os.Getpid() || !scan.isPrey(pid) {
+		if err != nil || pid == os.Getpid() || !scan.isTarget(pid) {
 			continue
 		}
 		fd, err := scan.kill(pid)
@@ -128,13 +128,13 @@ func readNames(dir string) ([]string, error) {
 }
 
 type scanner struct {
-	wanted prey
+	wanted targets
 	buf    []byte
 }
 
-// isPrey reports whether a process is our user's and wanted. It answers false
+// isTarget reports whether a process is our user's and wanted. It answers false
 // for what it may not or can no longer see.
-func (s *scanner) isPrey(pid int) bool {
+func (s *scanner) isTarget(pid int) bool {
 	dir := "/proc/" + strconv.Itoa(pid)
 	var stat unix.Stat_t
 	if err := unix.Stat(dir, &stat); err != nil || int(stat.Uid) != os.Getuid() {
@@ -178,7 +178,7 @@ func (s *scanner) kill(pid int) (handle int, err error) {
 	if err != nil { // a kernel before 5.3, or no free descriptor
 		return -1, ignoreGone(unix.Kill(pid, unix.SIGKILL))
 	}
-	if !s.isPrey(pid) {
+	if !s.isTarget(pid) {
 		unix.Close(fd)
 		return -1, nil
 	}

@@ -148,8 +148,8 @@ func waitExit(p *os.Process) error {
 // The Jobs of an instance die with it, so nothing is ever swept here and a pid
 // is never looked up again.
 
-func bootID() string                { return "" }
-func startTime(int) (uint64, error) { return 0, nil }
-func residentBytes(int) int64       { return 0 } // unknown
-func killRound(prey) (int, error)   { return 0, nil }
-func isRecorded(Entry) bool         { return false }
+func bootID() string                 { return "" }
+func startTime(int) (uint64, error)  { return 0, nil }
+func residentBytes(int) int64        { return 0 } // unknown
+func killRound(targets) (int, error) { return 0, nil }
+func isRecorded(Entry) bool          { return false }

@@ -2,12 +2,12 @@ package proc
 
 import "bytes"
 
-// killRounds is how often prey is looked for: a process that forks while the
+// killRounds is how often processes are looked for: a process that forks while the
 // first round passes leaves its child to the second.
 const killRounds = 2
 
-// prey says which processes are to be killed.
-type prey struct {
+// targets says which processes are to be killed.
+type targets struct {
 	ids    map[string]bool // those that carry one of these runtime ids
 	groups map[int]bool    // and those in one of these process groups
 }
