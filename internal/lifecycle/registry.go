@@ -22,33 +22,32 @@ type entry struct {
 	refs  int // requests and feeds that use it
 }
 
-// acquire returns the actor of a thread, loading and starting it if need be. The
-// caller releases it.
-func (g *registry) acquire(id string, load func(id string) (*actor, error)) (*actor, error) {
+// acquire returns the actor of a thread, loading it if need be. The caller
+// releases it. Whoever loaded it (first) must start it: a subscriber takes its
+// cut before that, so that it sees the thread as a crash left it and then all
+// that settling tells.
+func (g *registry) acquire(id string, load func(id string) (*actor, error)) (a *actor, first bool, err error) {
 	g.mu.Lock()
 	e := g.entries[id]
 	if e != nil {
 		e.refs++
 		g.mu.Unlock()
 		<-e.ready
-		return e.actor, e.err
+		return e.actor, false, e.err
 	}
 	e = &entry{ready: make(chan struct{}), refs: 1}
 	g.entries[id] = e
 	g.mu.Unlock()
 
-	a, err := load(id)
+	a, err = load(id)
 	g.mu.Lock()
 	e.actor, e.err = a, err
 	if err != nil {
 		delete(g.entries, id)
 	}
 	g.mu.Unlock()
-	if err == nil {
-		a.start() // only now: an actor looks itself up to see whether it is used
-	}
 	close(e.ready)
-	return a, err
+	return a, err == nil, err
 }
 
 // release gives a reference back.

@@ -17,8 +17,15 @@ func (s *Service) Subscribe(ctx context.Context, c thread.Caller, threadID strin
 	if s.closing.Load() {
 		return nil, leaving()
 	}
-	a, err := s.acquire(c, threadID)
+	a, first, err := s.find(threadID)
 	if err != nil {
+		return nil, err
+	}
+	if first {
+		defer a.start() // behind the cut
+	}
+	if err := s.authorise(c, a); err != nil {
+		s.registry.release(a)
 		return nil, err
 	}
 	f, err := a.subscribe(afterSeq, wake) // takes over the reference

@@ -107,16 +107,33 @@ func (s *Service) acquire(c thread.Caller, id string) (*actor, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !c.MayActOn(a.owner) {
+	if err := s.authorise(c, a); err != nil {
 		s.registry.release(a)
-		return nil, fault.New(fault.ThreadAccessDenied, "This thread belongs to another origin.").With("threadId", id)
+		return nil, err
 	}
 	return a, nil
 }
 
+func (s *Service) authorise(c thread.Caller, a *actor) error {
+	if c.MayActOn(a.owner) {
+		return nil
+	}
+	return fault.New(fault.ThreadAccessDenied, "This thread belongs to another origin.").With("threadId", a.id)
+}
+
+// open returns the started actor of a thread. The result must be released.
 func (s *Service) open(id string) (*actor, error) {
+	a, first, err := s.find(id)
+	if first {
+		a.start()
+	}
+	return a, err
+}
+
+// find is open for one who starts the actor itself, if it is the first.
+func (s *Service) find(id string) (a *actor, first bool, err error) {
 	if id == "" || len(id) > maxIDBytes {
-		return nil, notFound(id)
+		return nil, false, notFound(id)
 	}
 	return s.registry.acquire(id, s.load)
 }
