@@ -238,8 +238,11 @@ func (c *conn) take() (line []byte, ok bool) {
 	return line, true
 }
 
-// cost is what a waiting line takes of the buffer: empty lines are not free.
-func cost(line []byte) int { return len(line) + 64 }
+// lineOverhead is about what an empty line takes while it waits.
+const lineOverhead = 64
+
+// cost is what a waiting line takes of the buffer.
+func cost(line []byte) int { return len(line) + lineOverhead }
 
 // accept decodes a line. The first valid request lifts the time limit that a
 // new connection is under.

@@ -421,7 +421,7 @@ func TestAFloodOfEmptyLinesBehindASlowRequestIsBounded(t *testing.T) {
 		runtime.Gosched()
 		c.mu.Lock()
 	}
-	if c.queued > maxBuffered || len(c.queue) > maxBuffered/64 {
+	if c.queued > maxBuffered || len(c.queue) > maxBuffered/lineOverhead {
 		t.Errorf("%d lines and %d bytes are queued", len(c.queue), c.queued)
 	}
 	c.mu.Unlock()

@@ -116,18 +116,18 @@ type member struct {
 // size is at least what the member takes in the encoded object.
 func (m member) size() int { return len(appendString(nil, m.name)) + len(m.value) + len(":,") }
 
-// shorten cuts a string value so that the member takes about room bytes.
+// shorten cuts a string value so that the member fits into room bytes.
 func (m *member) shorten(room int) {
-	over := m.size() - room
-	if over <= 0 || m.text == "" {
+	if m.text == "" || m.size() <= room {
 		return
 	}
-	// Escaping makes text longer, at most six-fold; cutting the excess from the
-	// plain text may not be enough, so the cut is repeated on what is left.
-	for over > 0 && m.text != "" {
+	m.text = cutText(m.text, max(0, room)) // a byte of text takes at least one encoded
+	m.value = appendString(m.value[:0], m.text)
+	// Escaping makes text up to six times as long, so that a sixth of what is
+	// too much can always go; the loop comes close to room from above.
+	for over := m.size() - room; over > 0 && m.text != ""; over = m.size() - room {
 		m.text = cutText(m.text, max(0, len(m.text)-max(over/6, 1)))
 		m.value = appendString(m.value[:0], m.text)
-		over = m.size() - room
 	}
 }
 

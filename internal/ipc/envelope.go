@@ -30,11 +30,11 @@ type request struct {
 	route   *route // nil when the type is not known
 	caller  thread.Caller
 	token   tokenState
-	payload jsontext.Value
+	payload any // what route.decode made of it
 	// blankOrigin is true when no origin, or one of spaces only, was stated.
 	blankOrigin bool
 
-	refusal *fault.Error // why the envelope cannot be accepted; nil = run it
+	refusal *fault.Error // why it cannot be understood; nil = run it
 	foreign bool         // not a JSON object with a requestId
 }
 
@@ -47,8 +47,8 @@ const (
 	tokenWrong
 )
 
-// decodeRequest decodes a line and checks the envelope, in the order of the
-// protocol. The result shares no memory with the line.
+// decodeRequest decodes a line and checks envelope and payload, in the order of
+// the protocol. The result shares no memory with the line.
 func (s *Server) decodeRequest(line []byte) *request {
 	var env envelope
 	if err := decodeObject(line, &env); err != nil {
@@ -66,7 +66,7 @@ func (s *Server) decodeRequest(line []byte) *request {
 	if len(*env.RequestID) > MaxRequestIDBytes {
 		return &request{refusal: tooLong("requestId", MaxRequestIDBytes)}
 	}
-	req := &request{id: *env.RequestID, payload: env.Payload}
+	req := &request{id: *env.RequestID}
 	if isBlank(env.Type) {
 		req.refusal = fault.New(fault.IPCUnavailable, "A request needs a type.")
 		return req
@@ -84,6 +84,13 @@ func (s *Server) decodeRequest(line []byte) *request {
 		req.refusal = tooLong("callerSdkVersion", MaxSDKVersionBytes)
 		return req
 	}
+	payload, err := req.route.decode(env.Payload)
+	if err != nil {
+		req.refusal = fault.New(fault.IPCUnavailable, "The payload does not have the shape of this request: "+err.Error()+".").
+			With("type", req.route.name).With("error", err.Error())
+		return req
+	}
+	req.payload = payload
 	req.token = s.judgeToken(env.AuthToken)
 	req.caller = callerOf(&env, req.token)
 	req.blankOrigin = isBlank(env.CallerOrigin)

@@ -169,17 +169,11 @@ func (s *Server) perform(ctx context.Context, req *request, c *call, dst []byte)
 	if req.refusal != nil {
 		return appendFailure(dst, req.id, req.refusal), req.refusal.Code
 	}
-	payload, err := req.route.decode(req.payload)
-	if err != nil {
-		e := fault.New(fault.IPCUnavailable, "The payload does not have the shape of this request: "+err.Error()+".").
-			With("type", req.route.name).With("error", err.Error())
-		return appendFailure(dst, req.id, e), e.Code
-	}
 	if e := s.authorise(req); e != nil {
 		return appendFailure(dst, req.id, e), e.Code
 	}
 	dst = appendAnswerStart(dst, req.id)
-	line, err = req.route.run(ctx, c, payload, dst)
+	line, err := req.route.run(ctx, c, req.payload, dst)
 	if err != nil {
 		e := s.refusal(err, req.route)
 		return appendFailure(dst[:0], req.id, e), e.Code
