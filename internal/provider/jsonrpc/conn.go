@@ -329,6 +329,9 @@ func (c *Conn) miss() {
 // Reply answers a request of the peer. It only queues, so that a reader may call
 // it. What cannot be queued is lost with the peer, which does not read.
 func (c *Conn) Reply(id ID, result any) error {
+	if result == nil {
+		result = jsontext.Value("null") // a response without a result is none
+	}
 	return c.post(outgoing{ID: jsontext.Value(id), Result: result})
 }
 
