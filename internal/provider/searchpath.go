@@ -17,8 +17,8 @@ import (
 const loginShellTimeout = 3 * time.Second
 
 // pathMarker frames the PATH in what a login shell prints, since its start files
-// may print too.
-const pathMarker = "__pedelec_path__"
+// may print too. It begins with what cannot be part of the name before it.
+const pathMarker = "%pedelec-path%"
 
 // LoginShell returns the shell whose PATH is worth asking for, or "": on macOS
 // always, since programs that are started from the Dock get a bare PATH, and

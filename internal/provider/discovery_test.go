@@ -1,0 +1,286 @@
+//go:build !windows
+
+package provider
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/pedelec/pedelec-core/internal/fault"
+	"github.com/pedelec/pedelec-core/internal/thread"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// good is a program that is what is looked for.
+const good = `#!/bin/sh
+echo x >> "$(dirname "$0")/runs"
+case "$*" in
+*--version) echo "agent 1.2.3"; echo more;;
+*"acp --help") echo "agent acp: speaks on stdio";;
+*) exit 3;;
+esac
+`
+
+type place struct {
+	t       *testing.T
+	root    string
+	command []string
+	cfg     Config
+}
+
+func newPlace(t *testing.T) *place {
+	root := t.TempDir()
+	return &place{t: t, root: root, cfg: Config{
+		Drivers: []Driver{{
+			Provider: thread.Cursor, Programs: []string{"agent", "cursor-agent"}, Args: []string{"acp"},
+			HelpArgs: []string{"acp", "--help"}, HelpWord: "acp",
+		}},
+		Environ: []string{"PATH=" + root + "/a:" + root + "/b:relative:/usr/bin:/bin", "HOME=" + root},
+	}}
+}
+
+// put writes a program.
+func (p *place) put(name, script string) string {
+	p.t.Helper()
+	path := filepath.Join(p.root, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
+		p.t.Fatal(err)
+	}
+	return path
+}
+
+func (p *place) manager() *Manager {
+	p.cfg.Override = func(thread.Provider) Override { return Override{Command: p.command} }
+	m := New(p.cfg)
+	p.t.Cleanup(func() {
+		if err := m.Close(context.Background()); err != nil {
+			p.t.Error(err)
+		}
+	})
+	return m
+}
+
+// cursor returns Cursor's status after a scan.
+func (p *place) cursor(m *Manager) thread.ProviderStatus {
+	p.t.Helper()
+	for _, s := range m.Refresh(p.t.Context()) {
+		if s.Provider == thread.Cursor {
+			return s
+		}
+	}
+	p.t.Fatal("no status")
+	return thread.ProviderStatus{}
+}
+
+func TestDiscoveryFindsTheFirstGoodProgramAndSaysWhatToDoOtherwise(t *testing.T) {
+	tests := []struct {
+		name     string
+		programs map[string]string
+		command  []string
+		path     string // under the root
+		problem  string // part of the sentence
+	}{
+		{name: "the first folder wins", programs: map[string]string{"a/agent": good, "b/agent": good}, path: "a/agent"},
+		{name: "the newer name wins", programs: map[string]string{"a/cursor-agent": good, "b/agent": good}, path: "b/agent"},
+		{name: "another program of that name is passed over", programs: map[string]string{"a/agent": "#!/bin/sh\necho hello\n", "b/cursor-agent": good}, path: "b/cursor-agent"},
+		{name: "well-known folders come last", programs: map[string]string{".local/bin/agent": good}, path: ".local/bin/agent"},
+		{name: "nothing", problem: "agent is not on PATH; install it or set providerSettings.cursor.command."},
+		{name: "no protocol", programs: map[string]string{"a/agent": "#!/bin/sh\necho hello\n"}, problem: `agent does not offer "acp"; update it`},
+		{name: "it fails", programs: map[string]string{"a/agent": "#!/bin/sh\nexit 3\n"}, problem: "agent cannot be run (exit status 3)"},
+		{name: "it cannot be run", programs: map[string]string{"a/agent": "#!/no/such/shell\n"}, problem: "agent cannot be run (no such file or directory)"},
+		{name: "a command", programs: map[string]string{"c/mine": good}, command: []string{"ROOT/c/mine", "lead"}, path: "c/mine"},
+		{name: "a command on PATH", programs: map[string]string{"b/mine": good}, command: []string{"mine"}, path: "b/mine"},
+		{name: "a command beats the program", programs: map[string]string{"a/agent": good, "c/mine": good}, command: []string{"ROOT/c/mine"}, path: "c/mine"},
+		{name: "a command that is not there", programs: map[string]string{"a/agent": good}, command: []string{"ROOT/c/mine"}, problem: "mine of providerSettings.cursor.command was not found"},
+		{name: "a command that is not on PATH", command: []string{"mine"}, problem: "mine of providerSettings.cursor.command was not found"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			p.cfg.UserHome = p.root
+			for name, script := range tt.programs {
+				p.put(name, script)
+			}
+			for _, word := range tt.command {
+				p.command = append(p.command, strings.ReplaceAll(word, "ROOT", p.root))
+			}
+			s := p.cursor(p.manager())
+			if tt.problem == "" {
+				want := thread.ProviderStatus{Provider: thread.Cursor, Available: true, Path: filepath.Join(p.root, tt.path), Version: "agent 1.2.3"}
+				if s != want {
+					t.Errorf("got %+v, want %+v", s, want)
+				}
+				return
+			}
+			if s.Available || !strings.Contains(s.Error, tt.problem) || strings.Contains(s.Error, p.root) || !strings.HasSuffix(s.Error, ".") {
+				t.Errorf("got %+v, want %q", s, tt.problem)
+			}
+		})
+	}
+}
+
+func TestAProgramIsProbedAgainOnlyWhenItsFileChanged(t *testing.T) {
+	p := newPlace(t)
+	path := p.put("a/agent", good)
+	m := p.manager()
+	runs := func() int {
+		text, err := os.ReadFile(filepath.Join(p.root, "a", "runs"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Count(string(text), "x")
+	}
+	p.cursor(m)
+	p.cursor(m)
+	if n := runs(); n != 2 { // version and help
+		t.Errorf("%d runs for one file", n)
+	}
+	p.put("a/agent", strings.ReplaceAll(good, "1.2.3", "1.2.30"))
+	if s := p.cursor(m); s.Version != "agent 1.2.30" || runs() != 4 {
+		t.Errorf("after an update: %+v, %d runs", s, runs())
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if s := p.cursor(m); s.Available {
+		t.Errorf("after it was removed: %+v", s)
+	}
+}
+
+func TestAProbeThatHangsIsKilledWithItsGroup(t *testing.T) {
+	p := newPlace(t)
+	p.put("a/agent", "#!/bin/sh\nsleep 1000 &\necho $! > \"$(dirname \"$0\")/pid.$$\"\nwait\n")
+	p.cfg.ProbeTimeout = 200 * time.Millisecond
+	s := p.cursor(p.manager())
+	if s.Available || !strings.Contains(s.Error, "agent did not answer in time") {
+		t.Errorf("status %+v", s)
+	}
+	files, _ := filepath.Glob(filepath.Join(p.root, "a", "pid.*"))
+	if len(files) != 2 {
+		t.Fatalf("files %v", files)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !dies(t, pid) {
+			t.Errorf("process %d is left", pid)
+		}
+	}
+}
+
+// dies waits for a process that was killed.
+func dies(t *testing.T, pid int) bool {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	late := time.NewTimer(10 * time.Second)
+	defer late.Stop()
+	for {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		gone := err != nil || strings.Contains(string(stat), ") Z ") // nobody reaps it in a bare container
+		if syscall.Kill(pid, 0) != nil || gone {
+			return true
+		}
+		select {
+		case <-tick.C:
+		case <-late.C:
+			return false
+		}
+	}
+}
+
+func TestAProbeGetsNoInputAndItsOutputIsCut(t *testing.T) {
+	p := newPlace(t)
+	p.put("a/agent", "#!/bin/sh\ncat\nhead -c 10000000 /dev/zero | tr '\\0' y\necho acp\n")
+	s := p.cursor(p.manager())
+	if s.Available || !strings.Contains(s.Error, "does not offer") { // the word comes after the cut
+		t.Errorf("status %+v", s)
+	}
+}
+
+func TestListWaitsForTheFirstScan(t *testing.T) {
+	p := newPlace(t)
+	p.put("a/agent", good)
+	m := p.manager()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	before := m.List(ctx)
+	if len(before) != len(thread.Providers) || before[3].Available || !strings.Contains(before[3].Error, "not been looked for") {
+		t.Errorf("before the scan: %+v", before)
+	}
+	m.Start()
+	after := m.List(t.Context())
+	if !after[3].Available {
+		t.Errorf("after the scan: %+v", after[3])
+	}
+	for i, s := range after {
+		if s.Provider != thread.Providers[i] {
+			t.Errorf("place %d has %s", i, s.Provider)
+		}
+		if s.Provider != thread.Cursor && (s.Available || !strings.Contains(s.Error, "not supported by this version yet")) {
+			t.Errorf("%+v", s)
+		}
+	}
+}
+
+func TestAThreadOfAProviderWithoutARuntimeIsToldSo(t *testing.T) {
+	m := newPlace(t).manager()
+	for _, provider := range []thread.Provider{thread.Codex, thread.Claude, thread.Antigravity, thread.Ollama} {
+		_, err := m.Attach(t.Context(), thread.SessionSpec{Provider: provider}, nil)
+		if !fault.Is(err, fault.ProviderNotAvailable) || !strings.Contains(err.Error(), provider.Name()+" is not supported by this version yet.") {
+			t.Errorf("%s: %v", provider, err)
+		}
+	}
+	_, err := m.Attach(t.Context(), thread.SessionSpec{Provider: thread.Cursor}, nil)
+	if !fault.Is(err, fault.ProviderNotAvailable) {
+		t.Errorf("a missing program: %v", err)
+	}
+}
+
+func TestTheLoginShellsPathIsSearchedToo(t *testing.T) {
+	p := newPlace(t)
+	p.put("login/agent", good)
+	p.cfg.LoginShell = p.put("shell", "#!/bin/sh\necho Welcome back\nPATH="+p.root+"/login:/usr/bin:/bin\n[ \"$1\" = -l ] && [ \"$2\" = -c ] && eval \"$3\"\n")
+	if s := p.cursor(p.manager()); !s.Available || s.Path != p.root+"/login/agent" {
+		t.Errorf("status %+v", s)
+	}
+	p.cfg.LoginShell = p.put("shell", "#!/bin/sh\nexit 1\n")
+	if s := p.cursor(p.manager()); s.Available {
+		t.Errorf("with a shell that fails: %+v", s)
+	}
+}
+
+func TestChildrenGetThePathThatFoundThemWithTheDaemonsBinFirst(t *testing.T) {
+	p := newPlace(t)
+	p.put("a/agent", good)
+	p.cfg.HomeDir = filepath.Join(p.root, "home")
+	m := p.manager()
+	program, err := m.discovery.find(t.Context(), p.cfg.Drivers[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	dirs := filepath.SplitList(program.SearchPath)
+	if dirs[0] != filepath.Join(p.cfg.HomeDir, "bin") || dirs[1] != p.root+"/a" || slices.Contains(dirs, "relative") {
+		t.Errorf("search path %v", dirs)
+	}
+}
