@@ -14,9 +14,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 )
 
 // The test binary is also the child that the tests start: a real process with
@@ -74,7 +74,9 @@ func beChild(knobs []string) int {
 		case "close-stdout":
 			os.Stdout.Close()
 		case "hang":
-			time.Sleep(time.Hour)
+			for {
+				_ = unix.Pause()
+			}
 		case "exit":
 			code, _ := strconv.Atoi(arg)
 			return code
