@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 
+	bolt "go.etcd.io/bbolt"
+
 	"github.com/pedelec/pedelec-core/internal/fault"
 	"github.com/pedelec/pedelec-core/internal/thread"
 	"github.com/pedelec/pedelec-core/internal/tool"
@@ -235,6 +237,26 @@ func TestACommitThatReportedAnErrorThoughItSucceededIsAcknowledged(t *testing.T)
 	must(t, err)
 	wantEqual(t, r, uint64(2))
 	must(t, s.Healthy())
+}
+
+// The file cannot be reopened after the failed commit, so nobody can tell; the
+// same change again is then no second one.
+func TestACommitThatIsTriedAgainAfterAFailureThatWasNoneHappensOnce(t *testing.T) {
+	s := open(t)
+	must(t, s.Commit(modelCommit("t", 1, 0)))
+	arm(t, "store.commit.fail=error;store.reopen.before=error")
+	wantCode(t, s.Commit(modelCommit("t", 2, 0)), fault.StorageFailed)
+	must(t, s.Commit(modelCommit("t", 2, 0)))
+	must(t, s.Commit(modelCommit("t", 3, 0)))
+	r, err := checkThread(s, "t")
+	must(t, err)
+	wantEqual(t, r, uint64(3))
+	var h header
+	must(t, s.view("test", func(tx *bolt.Tx) error {
+		h, err = readHeader(tx, "t")
+		return err
+	}))
+	wantEqual(t, h.events, uint32(9))
 }
 
 func TestAFailedCommitRecordsNothingAndTheNextOneWorks(t *testing.T) {

@@ -91,6 +91,9 @@ func (s *Store) commitBatch(batch []*item) (swept bool) {
 		}
 		return left
 	default:
+		if errors.Is(err, errDamaged) {
+			s.damaged("store.update", err)
+		}
 		answerAll(batch, s.writeFault(err))
 	}
 	return false

@@ -58,8 +58,8 @@ func (s *Store) trim(b *bolt.Bucket, it *item, c *counters) (keys [][]byte) {
 			groupBytes += len(k) + len(v)
 			last, more = seqOf(k), grouped(v)
 		}
-		c.events -= uint32(len(keys) - group)
-		c.bytes -= uint64(groupBytes)
+		c.events -= min(c.events, uint32(len(keys)-group))
+		c.bytes -= min(c.bytes, uint64(groupBytes))
 		c.trimmed = last
 	}
 	return keys

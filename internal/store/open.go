@@ -92,7 +92,7 @@ func (s *Store) begin(db *bolt.DB) error {
 			return err
 		}
 	}
-	s.unclean = !clean
+	s.unclean = !clean || s.damage != nil // a damaged file took its ledgers along
 	err = db.Update(func(tx *bolt.Tx) error {
 		meta := tx.Bucket(bucketMeta)
 		if err := meta.Delete(metaClean); err != nil {

@@ -57,6 +57,7 @@ func TestADamagedFileIsMovedAsideAndAFreshOneStarted(t *testing.T) {
 			if !bytes.Equal(kept, content) {
 				t.Fatal("the damaged file was changed")
 			}
+			wantEqual(t, s.WasUnclean(), true)
 			must(t, s.Commit(modelCommit("t", 1, 0)))
 			_, err = checkThread(s, "t")
 			must(t, err)

@@ -58,13 +58,6 @@ func (q *queue) take() []*item {
 	return batch
 }
 
-// waiting reports whether there is something to take.
-func (q *queue) waiting() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.items) > 0
-}
-
 // close makes push refuse; what waits stays for take.
 func (q *queue) close() {
 	q.mu.Lock()

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"encoding/binary"
 
 	"github.com/pedelec/pedelec-core/internal/thread"
@@ -200,6 +201,13 @@ func writtenBy(v []byte, instance string, revision uint64) bool {
 	}
 	d := decoder{b: v[headerBytes:]}
 	return string(d.take(d.uint())) == instance && d.err == nil
+}
+
+// sameRecord reports whether two values hold the same record, whatever their
+// counters.
+func sameRecord(a, b []byte) bool {
+	return len(a) == len(b) && len(a) >= headerBytes &&
+		bytes.Equal(a[:offEvents], b[:offEvents]) && bytes.Equal(a[headerBytes:], b[headerBytes:])
 }
 
 // summaryOwner returns a stored record's owner, as memory of the database.

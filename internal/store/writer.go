@@ -52,9 +52,12 @@ func (w *writer) apply(it *item) error {
 func (w *writer) commit(it *item) error {
 	threads := w.tx.Bucket(bucketThreads)
 	old := threads.Get(it.key)
-	h, err := w.admit(it, old)
-	if err != nil || it.err != nil {
-		return err
+	if sameRecord(old, it.value) {
+		return nil // tried again after a failure that was none
+	}
+	h := w.admit(it, old)
+	if it.err != nil {
+		return nil
 	}
 	if err := w.journal(it, &h.counters); err != nil {
 		return err
@@ -92,16 +95,16 @@ func (w *writer) setLive(it *item) error {
 
 // admit checks a commit against the record that is stored and returns that
 // record's header.
-func (w *writer) admit(it *item, old []byte) (header, error) {
+func (w *writer) admit(it *item, old []byte) header {
 	if it.create {
 		if old != nil || w.tx.Bucket(bucketTrash).Get(it.key) != nil {
 			it.err = misuse("A thread with this id exists already.")
 		}
-		return header{}, nil
+		return header{}
 	}
 	if old == nil {
 		it.err = errNotFound()
-		return header{}, nil
+		return header{}
 	}
 	h, err := decodeHeader(old)
 	switch {
@@ -112,7 +115,7 @@ func (w *writer) admit(it *item, old []byte) (header, error) {
 	case it.latestSeq < h.latestSeq, it.firstSeq != 0 && it.firstSeq <= h.latestSeq:
 		it.err = misuse("Sequence number %d or %d was told before; the latest is %d.", it.firstSeq, it.latestSeq, h.latestSeq)
 	}
-	return h, nil
+	return h
 }
 
 // operations puts and drops operations and keeps no more than the thread's
@@ -134,7 +137,7 @@ func (w *writer) operations(it *item, c *counters) error {
 		if b.Get(key) == nil {
 			continue
 		}
-		c.operations--
+		c.operations -= min(1, c.operations)
 		if err := b.Delete(key); err != nil {
 			return err
 		}
