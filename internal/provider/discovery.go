@@ -128,8 +128,11 @@ func (d *discovery) find(ctx context.Context, driver Driver) (Program, error) {
 	p := d.probes[driver.Provider]
 	if p == nil {
 		p = &probing{done: make(chan struct{})}
+		if !d.m.spawn(func() { d.run(driver, p) }) {
+			d.mu.Unlock()
+			return Program{}, shuttingDown()
+		}
 		d.probes[driver.Provider] = p
-		d.m.tasks.Go(func() { d.run(driver, p) })
 	}
 	d.mu.Unlock()
 	select {

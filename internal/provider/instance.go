@@ -87,7 +87,7 @@ func (s *slot) launchInstance(l launch) (*instance, *fault.Error) {
 	s.mu.Lock()
 	s.instances[inst] = struct{}{}
 	s.mu.Unlock()
-	s.m.tasks.Go(inst.supervise)
+	s.m.tasks.Go(inst.supervise) // from within a task, so Close still waits
 	if err := inst.runtime.Handshake(ctx); err != nil {
 		inst.requestStop()
 		<-inst.finished

@@ -94,9 +94,23 @@ type Manager struct {
 	discovery *discovery
 	slots     map[thread.Provider]*slot
 
-	ctx   context.Context // ends when Close begins
-	stop  context.CancelFunc
-	tasks sync.WaitGroup // starts, supervisors, scans
+	ctx  context.Context // ends when Close begins
+	stop context.CancelFunc
+
+	mu     sync.Mutex
+	closed bool
+	tasks  sync.WaitGroup // starts, supervisors, probes
+}
+
+// spawn runs a task that Close waits for. It reports false once Close has begun.
+func (m *Manager) spawn(task func()) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return false
+	}
+	m.tasks.Go(task)
+	return true
 }
 
 // New returns a manager. Nothing runs before Start or the first Attach.
@@ -113,7 +127,7 @@ func New(cfg Config) *Manager {
 
 // Start begins the first scan in the background.
 func (m *Manager) Start() {
-	m.tasks.Go(func() {
+	m.spawn(func() {
 		ctx, cancel := context.WithTimeout(m.ctx, m.cfg.ScanTimeout)
 		defer cancel()
 		m.discovery.scan(ctx)
@@ -169,6 +183,9 @@ func (m *Manager) Runtimes() []thread.RuntimeInfo {
 // Close stops every runtime and waits until nothing of them is left, or until ctx
 // ends; the rest goes on stopping then.
 func (m *Manager) Close(ctx context.Context) error {
+	m.mu.Lock()
+	m.closed = true
+	m.mu.Unlock()
 	m.stop()
 	for _, s := range m.slots {
 		s.close()

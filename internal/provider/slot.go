@@ -146,8 +146,11 @@ func (s *slot) next(l launch) (ready *instance, start *starting, leaving *instan
 		if wait := s.backoff.wait(time.Now()); wait > 0 {
 			return nil, nil, nil, s.refusal(wait)
 		}
-		s.starting = &starting{launch: l, done: make(chan struct{})}
-		s.m.tasks.Go(func() { s.start(s.starting) })
+		st := &starting{launch: l, done: make(chan struct{})}
+		if !s.m.spawn(func() { s.start(st) }) {
+			return nil, nil, nil, shuttingDown()
+		}
+		s.starting = st
 	}
 	return nil, s.starting, nil, nil
 }
