@@ -34,6 +34,11 @@ func (s *stage) act(st step) error {
 			return err
 		}
 		return s.waitAgents(args[0])
+	case "status":
+		if err := want(2); err != nil {
+			return err
+		}
+		return s.waitStatus(args[0], args[1])
 	case "remove":
 		return os.RemoveAll(rest)
 	case "mkdir":
@@ -146,5 +151,20 @@ func (s *stage) waitAgents(count string) error {
 	}
 	return waitFor(patience, count+" processes of agents", func() (bool, error) {
 		return len(agents(s.home)) == n, nil
+	})
+}
+
+// waitStatus waits until a thread has a status, without subscribing.
+func (s *stage) waitStatus(thread, status string) error {
+	c, err := open(s.d.info.Endpoint)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	c.token = s.d.info.Token
+	return waitFor(patience, "status "+status, func() (bool, error) {
+		var now snapshot
+		err := c.call("thread_snapshot", object{"threadId": thread}, &now)
+		return now.Status == status, err
 	})
 }

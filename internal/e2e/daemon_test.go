@@ -50,13 +50,13 @@ func newHome(t testing.TB) string {
 // and cursor, and what more is given.
 func writeSettings(t testing.TB, home string, more object) {
 	t.Helper()
-	command := []string{binary, "agent", "--scripted"}
+	agent := object{
+		"command": []string{binary, "agent", "--scripted"},
+		"env":     object{"PEDELEC_SCRIPTED_STATE": filepath.Join(filepath.Dir(home), "sessions")},
+	}
 	settings := object{
-		"defaultProvider": "opencode",
-		"providerSettings": object{
-			"opencode": object{"command": command},
-			"cursor":   object{"command": command},
-		},
+		"defaultProvider":  "opencode",
+		"providerSettings": object{"opencode": agent, "cursor": agent},
 	}
 	for k, v := range more {
 		settings[k] = v

@@ -22,6 +22,9 @@ var (
 var binary string
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == helperArg {
+		os.Exit(help(os.Args[2:]))
+	}
 	flag.Parse()
 	os.Exit(run(m))
 }

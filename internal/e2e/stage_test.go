@@ -34,9 +34,16 @@ type stage struct {
 type player struct {
 	name    string
 	conn    *conn
-	waiting []string          // ids of requests without a response yet; "" = any
+	waiting []posted          // requests without a response yet, oldest first
 	queue   []event           // arrived, not shown yet
+	answers []message         // likewise, of requests that were posted
 	last    map[string]uint64 // last number seen, by thread
+}
+
+// posted is a request whose response is still to come.
+type posted struct {
+	id     string // "" = any
+	thread string // the thread that it names; "" = none
 }
 
 func newStage(t *testing.T) *stage {
@@ -83,7 +90,7 @@ func (s *stage) play(t *testing.T, steps []step) string {
 			}
 			s.flush(who)
 			fmt.Fprintf(&s.out, "%s< failed: %v\n", who, err)
-			t.Errorf("%s: %v", st.text, err)
+			t.Errorf("%s: %v; so far:\n%s", st.text, err, s.out.String())
 			s.broken = true
 			return s.out.String()
 		}
@@ -115,7 +122,7 @@ func (s *stage) step(st step) error {
 		if err != nil {
 			return err
 		}
-		p.waiting = append(p.waiting, "")
+		p.waiting = append(p.waiting, posted{})
 		if err := p.conn.send([]byte(text + "\n")); err != nil {
 			return err
 		}
@@ -189,13 +196,22 @@ func (s *stage) send(p *player, st step) error {
 	if e.Type == "subscribe_thread" {
 		p.last = map[string]uint64{} // a new cursor may lie before the old one
 	}
-	p.waiting = append(p.waiting, id)
+	var named struct {
+		ThreadID string `json:"threadId"`
+	}
+	_ = json.Unmarshal(e.Payload, &named) // a payload of another shape names none
+	p.waiting = append(p.waiting, posted{id, named.ThreadID})
 	return p.conn.send(line)
 }
 
 // response shows what answers the oldest request in hand, and with all also the
 // events before it.
 func (s *stage) response(p *player, all bool) error {
+	if len(p.answers) > 0 {
+		m := p.answers[0]
+		p.answers = p.answers[1:]
+		return s.showResponse(p, m)
+	}
 	for {
 		m, err := p.conn.next(patience)
 		if err != nil {
@@ -221,11 +237,11 @@ func (s *stage) showResponse(p *player, m message) error {
 	want := p.waiting[0]
 	p.waiting = p.waiting[1:]
 	fmt.Fprintf(&s.out, "%s< ", p.name)
-	if m.RequestID != want {
+	if m.RequestID != want.id {
 		fmt.Fprintf(&s.out, "%q ", clip([]byte(m.RequestID)))
 	}
 	if m.OK {
-		text, err := s.names.render(m.Result, "")
+		text, err := s.names.render(m.Result, want.thread)
 		fmt.Fprintf(&s.out, "ok %s\n", text)
 		return err
 	}
@@ -236,7 +252,7 @@ func (s *stage) showResponse(p *player, m message) error {
 		fmt.Fprintln(&s.out, m.Err.Code)
 		return nil
 	}
-	text, err := s.names.render(m.Err.Details, "")
+	text, err := s.names.render(m.Err.Details, want.thread)
 	fmt.Fprintf(&s.out, "%s %s\n", m.Err.Code, text)
 	return err
 }
@@ -302,10 +318,7 @@ func (s *stage) await(p *player, word, rest string) error {
 			return err
 		}
 		if !m.isEvent() {
-			s.flush(p.name)
-			if err := s.showResponse(p, m); err != nil {
-				return err
-			}
+			p.answers = append(p.answers, m)
 			continue
 		}
 		if err := s.arrive(p, m); err != nil {
@@ -340,7 +353,7 @@ func (s *stage) flush(name string) {
 			first.Text += p.queue[i].Text
 			s.names.delta(e.ThreadID, first.Seq, p.queue[i].Seq)
 		}
-		b, err := json.Marshal(object{"operationId": s.names.text(e.OperationID), "text": s.names.text(first.Text)}, json.Deterministic(true))
+		b, err := json.Marshal(object{"operationId": s.names.text(e.OperationID), "text": s.names.shown(first.Text)}, json.Deterministic(true))
 		if err != nil {
 			b = []byte(err.Error())
 		}
@@ -365,7 +378,7 @@ func (s *stage) settle(name string) error {
 	if len(p.waiting) > 0 {
 		return fmt.Errorf("%d responses are still missing", len(p.waiting))
 	}
-	id, line, err := p.conn.request(envelope{Type: "ping"})
+	id, line, err := p.conn.request(envelope{Type: "ping", AuthToken: &s.d.info.Token})
 	if err != nil {
 		return err
 	}

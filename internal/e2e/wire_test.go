@@ -84,9 +84,9 @@ type snapshot struct {
 type envelope struct {
 	RequestID     string         `json:"requestId"`
 	Type          string         `json:"type"`
-	CallerOrigin  *string        `json:"callerOrigin,omitempty"`
-	CallerVersion *string        `json:"callerSdkVersion,omitempty"`
-	AuthToken     *string        `json:"authToken,omitempty"`
+	CallerOrigin  *string        `json:"callerOrigin,omitzero"`
+	CallerVersion *string        `json:"callerSdkVersion,omitzero"`
+	AuthToken     *string        `json:"authToken,omitzero"`
 	Payload       jsontext.Value `json:"payload,omitempty"`
 }
 
