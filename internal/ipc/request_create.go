@@ -9,7 +9,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/pedelec/pedelec-core/internal/thread"
-	"github.com/pedelec/pedelec-core/internal/tool"
 )
 
 // createPayload is the payload of create_thread. Words are checked here; what
@@ -104,15 +103,15 @@ func createThread(ctx context.Context, c *call, p *createPayload, dst []byte) ([
 }
 
 // skills converts the payload; which rules a manifest must keep is decided by
-// [tool.Skills.Check], in its own place among the checks of a creation.
-func (p *skillsPayload) skills() (*tool.Skills, error) {
-	s := &tool.Skills{Guidance: *p.Guidance, Tools: make([]tool.Tool, 0, len(*p.Tools))}
+// its Check, in its own place among the checks of a creation.
+func (p *skillsPayload) skills() (*thread.Skills, error) {
+	s := &thread.Skills{Guidance: *p.Guidance, Tools: make([]thread.Tool, 0, len(*p.Tools))}
 	for _, t := range *p.Tools {
 		schema := t.ArgsSchema
 		if err := schema.Compact(); err != nil {
 			return nil, fmt.Errorf("compact argsSchema: %w", err) // cannot be: it was decoded
 		}
-		s.Tools = append(s.Tools, tool.Tool{
+		s.Tools = append(s.Tools, thread.Tool{
 			Name:        *t.Name,
 			Description: *t.Description,
 			ArgsSchema:  schema,
@@ -131,7 +130,7 @@ func timeoutOf(ms *uint64) time.Duration {
 	if *ms == 0 {
 		return -1
 	}
-	capped := min(*ms, uint64(tool.MaxTimeout.Milliseconds()))
+	capped := min(*ms, uint64(thread.MaxToolTimeout.Milliseconds()))
 	return time.Duration(capped) * time.Millisecond
 }
 
