@@ -239,6 +239,14 @@ func TestACommitThatReportedAnErrorThoughItSucceededIsAcknowledged(t *testing.T)
 	must(t, s.Healthy())
 }
 
+func TestAFullDiskThatIsReportedAfterTheCommitWasWrittenIsNotBelieved(t *testing.T) {
+	s := open(t)
+	arm(t, "store.commit.fail=full")
+	must(t, s.Commit(modelCommit("t", 1, 0)))
+	_, err := checkThread(s, "t")
+	must(t, err)
+}
+
 // The file cannot be reopened after the failed commit, so nobody can tell; the
 // same change again is then no second one.
 func TestACommitThatIsTriedAgainAfterAFailureThatWasNoneHappensOnce(t *testing.T) {

@@ -81,8 +81,9 @@ func (s *Store) commitBatch(batch []*item) (swept bool) {
 	case err == nil:
 		answerAll(batch, nil)
 		return left
-	case errors.As(err, &failed) && failed.committing && !s.isFull(err):
+	case errors.As(err, &failed) && failed.committing && (!s.isFull(err) || s.found(batch)):
 		s.reconcile(batch, err)
+		return true // nobody knows whether a delete left something
 	case errors.As(err, &failed) && !failed.committing && len(batch) > 1 && !s.isFull(err):
 		// One item spoils the transaction of all: find it.
 		s.Log.Warn().Err(err).Int("items", len(batch)).Msg("A batch could not be applied; its changes are tried one by one.")
@@ -252,6 +253,18 @@ func (s *Store) reconcile(batch []*item, cause error) {
 			it.done <- failed
 		}
 	}
+}
+
+// found reports whether the database shows a change of a batch whose commit
+// failed.
+func (s *Store) found(batch []*item) (found bool) {
+	err := s.view("store.found", func(tx *bolt.Tx) error {
+		for _, it := range batch {
+			found = found || it.err == nil && it.foundIn(tx)
+		}
+		return nil
+	})
+	return found || err != nil
 }
 
 // reopen closes the database and opens it again, and proves that it can be
