@@ -174,7 +174,14 @@ func (d *demo) streamTurn(ctx context.Context) error {
 	if _, err := d.send(ctx, demoStream, ""); err != nil {
 		return err
 	}
-	events, err := d.until(ctx, completed)
+	d.say(indent)
+	events, err := d.until(ctx, func(ev ipc.Event) bool {
+		if isDelta(ev) {
+			d.say(ev.Text)
+		}
+		return completed(ev)
+	})
+	d.say("\n")
 	if err != nil {
 		return err
 	}
@@ -202,7 +209,6 @@ func (d *demo) checkText(events []ipc.Event) error {
 	if streamed != message {
 		return fmt.Errorf("the pieces make %q, but the message is %q", streamed, message)
 	}
-	d.note("%q", message)
 	d.note("came in %d pieces, and the message at the end is their sum", deltas)
 	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"io"
 	"os"
 	"path/filepath"
@@ -46,6 +47,59 @@ func TestSeekLastLines(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestFollowingALogSurvivesItsRotation(t *testing.T) {
+	home := t.TempDir()
+	if _, err := prepareHome(home); err != nil {
+		t.Fatal(err)
+	}
+	path := logPath(home)
+	appendLine := func(line string) {
+		t.Helper()
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, fileMode)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if _, err := f.WriteString(line + "\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	appendLine("old")
+	appendLine("first")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	out := make(chan string, 10)
+	a := &app{stdout: chanWriter(out), home: home, json: true}
+	done := make(chan error, 1)
+	go func() { done <- a.logs(ctx, logsFlags{lines: 1, follow: true}) }()
+	want := func(line string) {
+		t.Helper()
+		if got := <-out; got != line+"\n" {
+			t.Fatalf("printed %q, want %q", got, line)
+		}
+	}
+	want("first")
+	appendLine("second")
+	want("second")
+	if err := os.Rename(path, path+".old"); err != nil {
+		t.Fatal(err)
+	}
+	appendLine("third, in a new file")
+	want("third, in a new file")
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// chanWriter hands on what is written.
+type chanWriter chan<- string
+
+func (w chanWriter) Write(p []byte) (int, error) {
+	w <- string(p)
+	return len(p), nil
 }
 
 func TestLineWriterFormatsWholeLinesOnly(t *testing.T) {

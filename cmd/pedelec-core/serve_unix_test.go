@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -96,6 +97,34 @@ func TestServeLeavesWithItsParent(t *testing.T) {
 	if err := parent.Wait(); err != nil {
 		t.Fatal(err)
 	}
+	if err := s.awaitExit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestServeTellsTheServiceManager(t *testing.T) {
+	s := newTestStage(t)
+	socket := filepath.Join(s.parent, "notify")
+	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer manager.Close()
+	s.env = []string{"NOTIFY_SOCKET=" + socket}
+	if _, err := s.launch(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantTold := func(want string) {
+		t.Helper()
+		got := make([]byte, 100)
+		n, err := manager.Read(got)
+		if err != nil || string(got[:n]) != want {
+			t.Fatalf("the manager was told %q, %v; want %q", got[:n], err, want)
+		}
+	}
+	wantTold("READY=1")
+	s.signal(t, syscall.SIGTERM)
+	wantTold("STOPPING=1")
 	if err := s.awaitExit(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -210,6 +210,9 @@ func (s *stage) title(n, of int, text string) {
 	fmt.Fprintf(s.out, "\n %s  %s\n", s.paint.paint(faint, fmt.Sprintf("%2d/%d", n, of)), s.paint.paint(bold, text))
 }
 
+// say writes a piece of text as it is.
+func (s *stage) say(text string) { _, _ = io.WriteString(s.out, text) }
+
 func (s *stage) note(format string, args ...any) {
 	if format == "" {
 		fmt.Fprintln(s.out)
