@@ -124,7 +124,7 @@ func (e *updateError) Unwrap() error { return e.err }
 func (s *Store) update(batch []*item) (left bool, err error) {
 	committing := false
 	fail := func(err error) error { return &updateError{committing: committing, err: err} }
-	if s.db == nil || s.stuck {
+	if s.db == nil || s.stuck.Load() {
 		if err := s.reopen(); err != nil {
 			return false, fail(err)
 		}
@@ -186,7 +186,7 @@ func (s *Store) update(batch []*item) (left bool, err error) {
 func (s *Store) beginWrite() (tx *bolt.Tx, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			s.stuck = true
+			s.stuck.Store(true)
 			cause := fmt.Errorf("%w: panic while beginning to write: %v", errDamaged, p)
 			s.damaged("store.begin", cause)
 			tx, err = nil, cause
@@ -208,18 +208,18 @@ func (s *Store) beginWrite() (tx *bolt.Tx, err error) {
 func (s *Store) rollback(tx *bolt.Tx) {
 	defer func() {
 		if p := recover(); p != nil {
-			s.stuck = true
+			s.stuck.Store(true)
 		}
 	}()
 	_ = tx.Rollback()
 }
 
-// closeFile closes the database. One whose writer's lock may be held for ever
-// cannot be closed; then only its file is, which gives its lock back.
+// closeFile closes the database. One that is stuck cannot be closed; then only
+// its file is, which gives the file's lock back.
 func (s *Store) closeFile() error {
-	db, stuck := s.db, s.stuck
-	s.db, s.stuck = nil, false
-	if stuck {
+	db := s.db
+	s.db = nil
+	if s.stuck.Swap(false) {
 		return s.file.Close()
 	}
 	return db.Close()
@@ -281,7 +281,7 @@ func (s *Store) reopen() error {
 			s.Log.Warn().Err(err).Msg("The database did not close well before it was reopened.")
 		}
 	}
-	db, file, err := s.openFile(s.path)
+	db, file, err := s.openChecked()
 	if err != nil {
 		return err
 	}

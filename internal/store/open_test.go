@@ -118,18 +118,27 @@ func TestAFileThatShrinksUnderTheStoreFailsReadsNotTheProcess(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("a mapped file cannot be cut everywhere")
 	}
-	path := testPath(t)
-	s := New(path)
-	must(t, s.Open())
-	for r := uint64(1); r <= 20; r++ {
-		must(t, s.Commit(modelCommit("t", r, 20<<10)))
+	for name, size := range map[string]int64{"to the meta pages": 8192, "to nothing": 0} {
+		t.Run(name, func(t *testing.T) {
+			path := testPath(t)
+			s := openAt(t, path)
+			for r := uint64(1); r <= 20; r++ {
+				must(t, s.Commit(modelCommit("t", r, 20<<10)))
+			}
+			must(t, os.Truncate(path, size))
+			for range 2 {
+				_, err := s.Load("t")
+				wantCode(t, err, fault.StorageFailed)
+				wantCode(t, s.Healthy(), fault.StorageFailed)
+				wantCode(t, s.Commit(modelCommit("t", 21, 0)), fault.StorageFailed)
+			}
+			must(t, s.Close()) // does not hang
+			// The next start moves what is left aside.
+			if s = openAt(t, path); s.Damage() == nil {
+				t.Fatal("no damage")
+			}
+		})
 	}
-	must(t, os.Truncate(path, 8192))
-	_, err := s.Load("t")
-	wantCode(t, err, fault.StorageFailed)
-	wantCode(t, s.Healthy(), fault.StorageFailed)
-	wantCode(t, s.Commit(modelCommit("t", 21, 0)), fault.StorageFailed)
-	must(t, s.Close()) // does not hang
 }
 
 func TestANewerFileIsRefusedWithASentence(t *testing.T) {

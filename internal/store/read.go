@@ -33,9 +33,19 @@ func (s *Store) view(op string, fn func(*bolt.Tx) error) error {
 	if s.db == nil {
 		return errClosed()
 	}
-	err := guarded(s.db.View, fn)
+	if s.stuck.Load() {
+		return fault.Wrap(fault.StorageFailed, op, errDamaged, "The database cannot be read.")
+	}
+	begun := false
+	err := guarded(s.db.View, func(tx *bolt.Tx) error {
+		begun = true
+		return fn(tx)
+	})
 	if err == nil {
 		return nil
+	}
+	if !begun && errors.Is(err, errDamaged) {
+		s.stuck.Store(true) // bbolt held its locks when the first page failed
 	}
 	var known *fault.Error
 	if errors.As(err, &known) {

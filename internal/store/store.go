@@ -54,8 +54,8 @@ type Store struct {
 	// reopen or replace the file. Only the committer changes db after Open.
 	mu    sync.RWMutex
 	db    *bolt.DB
-	file  *os.File // db's own
-	stuck bool     // db's writer lock may be held for ever; the committer's
+	file  *os.File    // db's own
+	stuck atomic.Bool // a panic left one of db's own locks held
 
 	unclean bool    // the previous run did not close the file
 	damage  *Damage // what Open found
