@@ -93,6 +93,9 @@ func (s *slot) list() []*instance {
 func (s *slot) acquire(ctx context.Context, p thread.Permission) (*instance, error) {
 	launch, err := s.plan(ctx, p)
 	if err != nil {
+		if inst := s.running(p); inst != nil && ctx.Err() == nil {
+			return inst, nil // a program that runs is good, whatever became of its file
+		}
 		return nil, err
 	}
 	for {
@@ -119,6 +122,18 @@ func (s *slot) acquire(ctx context.Context, p thread.Permission) (*instance, err
 			}
 		}
 	}
+}
+
+// running returns the current instance if it can be used, counted as opening.
+func (s *slot) running(p thread.Permission) *instance {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	cur := s.current
+	if s.closed || cur == nil || cur.isLost() || cur.launch.permission != p || cur.runtime.Load().Quarantined > 0 {
+		return nil
+	}
+	cur.opening++
+	return cur
 }
 
 // next returns a usable instance, or what to wait for before asking again: a

@@ -3,6 +3,7 @@ package acp
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -282,5 +283,38 @@ func TestAFencedTurnAloneGivesWayToANewProcess(t *testing.T) {
 		next.sawText("y")
 		_ = a.Conversation.Cancel(r.ctx, id)
 		a.Conversation.Abandon(id)
+	}
+}
+
+func TestAProgramThatRunsIsUsedAlthoughItsFileIsGone(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, OpenCode(), knobs{})
+	r.program = filepath.Join(t.TempDir(), "agent.exe")
+	if err := os.Link(self, r.program); err != nil {
+		t.Skip(err) // another file system
+	}
+	r.open(r.spec("t1"))
+	if err := os.Remove(r.program); err != nil {
+		t.Fatal(err)
+	}
+	r.open(r.spec("t2"))
+	spec := r.spec("t3")
+	spec.Permission = thread.PermitReadOnly // needs a process of its own
+	r.refuse(spec, fault.ProviderNotAvailable)
+}
+
+func TestADeathShortlyAfterTheStartCountsAsAFailure(t *testing.T) {
+	r := newRig(t, OpenCode(), knobs{})
+	for id := uint64(1); id <= 2; id++ {
+		a, sink := r.open(r.spec("t1"))
+		r.start(a, id, "die")
+		sink.finished(id)
+	}
+	e := r.refuse(r.spec("t1"), fault.ProviderRuntimeStartFailed)
+	if e.Details["exitStatus"] != "exit status 7" || e.Details["cause"] == nil {
+		t.Errorf("details %v", e.Details)
 	}
 }

@@ -35,6 +35,7 @@ type rig struct {
 	mu      sync.Mutex
 	knobs   knobs
 	env     map[string]string
+	program string // "" = the test binary
 }
 
 func newRig(t *testing.T, f Flavour, k knobs, change ...func(*provider.Config)) *rig {
@@ -87,6 +88,9 @@ func (r *rig) override(thread.Provider) provider.Override {
 	}
 	env := map[string]string{knobsEnv: string(text), "GORACE": "atexit_sleep_ms=0"} // else each fake sleeps when it ends
 	maps.Copy(env, r.env)
+	if r.program != "" {
+		self = r.program
+	}
 	return provider.Override{Command: []string{self}, Env: env}
 }
 
