@@ -144,28 +144,32 @@ func reopen(ctx context.Context, c *ipc.Client, id string) error {
 }
 
 // chooseProvider returns the provider that was asked for, else the default one,
-// else the first that can be used.
+// else the first that can be used. Only the last has to wait for a look at the
+// machine.
 func chooseProvider(ctx context.Context, c *ipc.Client, asked string) (string, error) {
 	if asked != "" {
 		return asked, nil
+	}
+	var chosen struct {
+		DefaultProvider string `json:"defaultProvider"`
+	}
+	err := c.Call(ctx, "get_settings", nil, &chosen)
+	if err != nil && !fault.Is(err, fault.SettingsReadFailed) {
+		return "", err
+	}
+	if chosen.DefaultProvider != "" {
+		return chosen.DefaultProvider, nil
 	}
 	var list []ipc.ProviderInfo
 	if err := c.Call(ctx, "list_providers", nil, &list); err != nil {
 		return "", err
 	}
-	first := ""
 	for _, p := range list {
-		if p.IsDefault {
+		if p.Available {
 			return p.Code, nil
 		}
-		if first == "" && p.Available {
-			first = p.Code
-		}
 	}
-	if first == "" {
-		return "", fault.New(fault.ProviderNotAvailable, "No agent can be used on this machine; see what is missing with: pedelec-core providers")
-	}
-	return first, nil
+	return "", fault.New(fault.ProviderNotAvailable, "No agent can be used on this machine; see what is missing with: pedelec-core providers")
 }
 
 // converse takes turns from the input until it ends or the user leaves.
