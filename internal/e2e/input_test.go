@@ -422,14 +422,15 @@ func TestClientThatNeverReadsIsCutAndHurtsNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Events that it must get, more than any buffer on the way can hold.
-	for i := range 12 {
+	for i := range 60 {
 		op := fmt.Sprint("big-", i)
-		text := "echo " + strings.Repeat("x", 800_000)
+		text := "echo " + strings.Repeat("x", 100_000)
 		if err := c.call("send_text", object{"threadId": created.ThreadID, "operationId": op, "message": text}, nil); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.until(patience, func(e event) bool { return e.Type == "operation_completed" && e.OperationID == op }); err != nil {
-			t.Fatalf("turn %s beside a stalled client: %v", op, err)
+		events, err := c.until(patience, func(e event) bool { return e.Type == "operation_completed" && e.OperationID == op })
+		if err != nil || !events[len(events)-1].Success {
+			t.Fatalf("turn %s beside a stalled client: %v, %s", op, err, clip(events[len(events)-1].raw))
 		}
 		d.pong()
 	}
