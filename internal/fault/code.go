@@ -66,6 +66,21 @@ const (
 	OriginNotApproved Code = "ORIGIN_NOT_APPROVED"
 	ApprovalRejected  Code = "APPROVAL_REJECTED"
 	ApprovalTimeout   Code = "APPROVAL_TIMEOUT"
+
+	AssetTooLarge                Code = "ASSET_TOO_LARGE"
+	AssetUploadServerUnavailable Code = "ASSET_UPLOAD_SERVER_UNAVAILABLE"
+	AssetUploadTicketExpired     Code = "ASSET_UPLOAD_TICKET_EXPIRED"
+	AssetUploadUnauthorized      Code = "ASSET_UPLOAD_UNAUTHORIZED"
+	AssetUploadSizeMismatch      Code = "ASSET_UPLOAD_SIZE_MISMATCH"
+	AssetUploadFailed            Code = "ASSET_UPLOAD_FAILED"
+	AssetListFailed              Code = "ASSET_LIST_FAILED"
+	AssetPathInvalid             Code = "ASSET_PATH_INVALID"
+	AssetNotFound                Code = "ASSET_NOT_FOUND"
+	AssetNotFile                 Code = "ASSET_NOT_FILE"
+	AssetReadTooLarge            Code = "ASSET_READ_TOO_LARGE"
+	AssetReadFailed              Code = "ASSET_READ_FAILED"
+	AssetDownloadTicketExpired   Code = "ASSET_DOWNLOAD_TICKET_EXPIRED"
+	AssetDownloadUnauthorized    Code = "ASSET_DOWNLOAD_UNAUTHORIZED"
 )
 
 // Exit statuses of the commands.
@@ -148,6 +163,21 @@ var Table = []Info{
 	{OriginNotApproved, "origins", "The user has not approved this origin.", 403, ExitFailed},
 	{ApprovalRejected, "origins", "The user rejected this origin.", 403, ExitFailed},
 	{ApprovalTimeout, "origins", "Nobody decided on the origin in time.", 504, ExitFailed},
+
+	{AssetTooLarge, "assets", "The file is larger than 100 MiB.", 413, ExitFailed},
+	{AssetUploadServerUnavailable, "assets", "The transfer server does not run, so files cannot be moved.", 503, ExitFailed},
+	{AssetUploadTicketExpired, "assets", "The upload ticket is older than five minutes; make a new one.", 410, ExitFailed},
+	{AssetUploadUnauthorized, "assets", "No upload ticket is open under this id and token.", 401, ExitFailed},
+	{AssetUploadSizeMismatch, "assets", "The body does not have the length that the ticket was made for, or does not tell its length.", 400, ExitFailed},
+	{AssetUploadFailed, "assets", "The file could not be received or stored; nothing was kept.", 400, ExitFailed},
+	{AssetListFailed, "assets", "A folder of the assets could not be read.", 500, ExitFailed},
+	{AssetPathInvalid, "assets", "The asset path breaks a rule, which the message names.", 400, ExitFailed},
+	{AssetNotFound, "assets", "No asset has this path.", 404, ExitFailed},
+	{AssetNotFile, "assets", "The path does not lead to a regular file without symbolic links.", 409, ExitFailed},
+	{AssetReadTooLarge, "assets", "The asset is larger than 100 MiB and cannot be read.", 413, ExitFailed},
+	{AssetReadFailed, "assets", "The asset could not be read, or is no longer what the ticket was made for.", 404, ExitFailed},
+	{AssetDownloadTicketExpired, "assets", "The download ticket is older than five minutes; make a new one.", 410, ExitFailed},
+	{AssetDownloadUnauthorized, "assets", "No download ticket is open under this id and token.", 401, ExitFailed},
 }
 
 var infoByCode = func() map[Code]Info {
