@@ -19,12 +19,17 @@ const (
 	// paths and ask for no token, since a token of one run cannot be scraped
 	// with. No page may read them.
 	Health Class = iota + 1
+	// Ticket is for the URLs of asset transfers. Pages of other sites call them
+	// by design, so Sec-Fetch-Site is not looked at; whoever knows the ticket
+	// then judges the Origin with CheckOwner.
+	Ticket
 )
 
 // rules holds for each class what remains to be checked once the Host is
 // right. A class without a rule admits nobody.
 var rules = map[Class]func(*http.Request) Verdict{
 	Health: refusePages,
+	Ticket: refuseManyOrigins,
 }
 
 // Verdict is the answer of a Guard. The zero value admits.
@@ -85,6 +90,29 @@ func refusePages(r *http.Request) Verdict {
 		if site != "none" && site != "same-origin" {
 			return Verdict{http.StatusForbidden, "Other web pages may not call this."}
 		}
+	}
+	return Verdict{}
+}
+
+// refuseManyOrigins turns away what no browser sends and CheckOwner could not
+// judge as a whole.
+func refuseManyOrigins(r *http.Request) Verdict {
+	if len(r.Header["Origin"]) > 1 {
+		return Verdict{http.StatusForbidden, "A request has one origin at most."}
+	}
+	return Verdict{}
+}
+
+// CheckOwner judges the Origin of a request about something that belongs to an
+// origin, "" for nobody: another one's page is refused (403). A caller without
+// an Origin is no page.
+func CheckOwner(r *http.Request, owner string) Verdict {
+	sent, isPage := r.Header["Origin"]
+	if owner == "" || !isPage {
+		return Verdict{}
+	}
+	if origin, ok := NormalizeOrigin(sent[0]); !ok || origin != owner {
+		return Verdict{http.StatusForbidden, "This belongs to another origin."}
 	}
 	return Verdict{}
 }

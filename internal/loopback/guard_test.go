@@ -53,6 +53,12 @@ func TestGuard(t *testing.T) {
 		{"from the same site", "127.0.0.1:4711", Health, header("Sec-Fetch-Site", "same-site"), 403},
 		{"an empty site", "127.0.0.1:4711", Health, header("Sec-Fetch-Site", ""), 403},
 		{"two sites", "127.0.0.1:4711", Health, header("Sec-Fetch-Site", "none", "Sec-Fetch-Site", "cross-site"), 403},
+		{"a ticket without an origin", "127.0.0.1:4711", Ticket, nil, admitted},
+		{"a ticket from any page", "localhost:4711", Ticket, header("Origin", "https://a.example", "Sec-Fetch-Site", "cross-site"), admitted},
+		{"a ticket from an origin that hides", "127.0.0.1:4711", Ticket, header("Origin", "null"), admitted},
+		{"a ticket from two origins", "127.0.0.1:4711", Ticket, header("Origin", "https://a.example", "Origin", "https://b.example"), 403},
+		{"a ticket of another host", "evil.example:4711", Ticket, nil, 421},
+		{"a ticket of another port", "127.0.0.1:80", Ticket, nil, 421},
 		{"a class without a rule", "127.0.0.1:4711", Class(200), nil, 403},
 		{"no class", "127.0.0.1:4711", Class(0), nil, 403},
 	}
@@ -81,6 +87,41 @@ func TestGuard(t *testing.T) {
 			}
 			if served.Header().Get("Access-Control-Allow-Origin") != "" {
 				t.Error("a page may read this")
+			}
+		})
+	}
+}
+
+func TestCheckOwner(t *testing.T) {
+	const owner = "https://app.example"
+	tests := []struct {
+		name   string
+		owner  string
+		origin []string
+		want   int
+	}{
+		{"the owner", owner, []string{owner}, 0},
+		{"the owner in another spelling", owner, []string{"https://APP.example:443"}, 0},
+		{"no page", owner, nil, 0},
+		{"nobody owns it", "", []string{"https://other.example"}, 0},
+		{"nobody owns it and the page hides", "", []string{"null"}, 0},
+		{"another origin", owner, []string{"https://other.example"}, 403},
+		{"another port", owner, []string{"https://app.example:8443"}, 403},
+		{"another scheme", owner, []string{"http://app.example"}, 403},
+		{"an origin that hides", owner, []string{"null"}, 403},
+		{"an empty origin", owner, []string{""}, 403},
+		{"a longer name", owner, []string{"https://app.example.evil.example"}, 403},
+		{"an extension that owns it", "chrome-extension://abcdefghijklmnopabcdefghijklmnop", []string{"chrome-extension://abcdefghijklmnopabcdefghijklmnop"}, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := httptest.NewRequest(http.MethodPut, "/uploads/upl_1", nil)
+			if tt.origin != nil {
+				r.Header["Origin"] = tt.origin
+			}
+			verdict := CheckOwner(r, tt.owner)
+			if verdict.Status != tt.want || verdict.Admitted() != (verdict.Reason == "") {
+				t.Errorf("got %+v, want status %d", verdict, tt.want)
 			}
 		})
 	}
