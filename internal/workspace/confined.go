@@ -7,12 +7,29 @@ import (
 	"os"
 )
 
-// errNotDirectory is the cause when an entry that must be a real directory is
+// ErrNotDirectory is the cause when an entry that must be a real directory is
 // something else, a symbolic link included.
-var errNotDirectory = errors.New("is not a real directory")
+var ErrNotDirectory = errors.New("is not a real directory")
 
-// errSwapped is the cause when an entry changed between two looks at it.
-var errSwapped = errors.New("was replaced while it was opened")
+// ErrLink is the cause when an entry is a symbolic link. Where a directory was
+// wanted it is an ErrNotDirectory, else an ErrNotRegular.
+var ErrLink = errors.New("is a symbolic link")
+
+// ErrNotRegular is the cause when an entry that must be a regular file is
+// something else, a symbolic link included.
+var ErrNotRegular = errors.New("is not a regular file")
+
+// ErrSwapped is the cause when an entry changed between two looks at it.
+var ErrSwapped = errors.New("was replaced while it was opened")
+
+// refusal is the error about an entry that is not of the kind that is wanted.
+func refusal(name string, wanted error, mode fs.FileMode) error {
+	cause := wanted
+	if mode&fs.ModeSymlink != 0 {
+		cause = fmt.Errorf("%w: it %w", wanted, ErrLink)
+	}
+	return &fs.PathError{Op: "open", Path: name, Err: cause}
+}
 
 // openDir opens the directory called name, a single component, directly under
 // parent.
@@ -26,7 +43,7 @@ func openDir(parent *os.Root, name string) (*os.Root, error) {
 		return nil, err
 	}
 	if !seen.IsDir() {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: errNotDirectory}
+		return nil, refusal(name, ErrNotDirectory, seen.Mode())
 	}
 	dir, err := parent.OpenRoot(name)
 	if err != nil {
@@ -34,7 +51,7 @@ func openDir(parent *os.Root, name string) (*os.Root, error) {
 	}
 	opened, err := dir.Stat(".")
 	if err == nil && !os.SameFile(seen, opened) {
-		err = &fs.PathError{Op: "open", Path: name, Err: errSwapped}
+		err = &fs.PathError{Op: "open", Path: name, Err: ErrSwapped}
 	}
 	if err != nil {
 		dir.Close()

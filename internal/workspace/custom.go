@@ -36,7 +36,7 @@ func (m *Manager) CreateCustom(path, sdkVersion, origin string) (canonicalPath s
 		return "", nil, m.pathInvalid(path, rule)
 	}
 	made, err := makePath(clean)
-	if errors.Is(err, errNotDirectory) {
+	if errors.Is(err, ErrNotDirectory) {
 		return "", nil, m.pathInvalid(path, "The workspace path exists and is not a directory.")
 	}
 	if err != nil {
@@ -190,7 +190,7 @@ type madeDirs []madeDir
 func makePath(path string) (made madeDirs, err error) {
 	info, err := os.Stat(path)
 	if err == nil && !info.IsDir() {
-		return nil, errNotDirectory
+		return nil, ErrNotDirectory
 	}
 	if err == nil {
 		return nil, nil
@@ -233,7 +233,7 @@ func makePath(path string) (made madeDirs, err error) {
 // noDirectoryAbove keeps "exists and is no directory" for the workspace itself:
 // a file further up is a failure to create, not a broken rule.
 func noDirectoryAbove(parent string, err error) error {
-	if errors.Is(err, errNotDirectory) {
+	if errors.Is(err, ErrNotDirectory) {
 		return fmt.Errorf("%s is not a directory", parent)
 	}
 	return err

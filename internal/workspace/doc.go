@@ -11,7 +11,8 @@
 //
 // Below a workspace an agent may change anything at any moment, so paths there
 // are walked one component at a time (see openDir): a link that is swapped in
-// between two steps makes the step fail, it never leads out.
+// between two steps makes the step fail, it never leads out. [Dir] is that walk
+// for others, through the assets folder.
 //
 //	<home>/workspaces/<threadId>/          managed, removed with the daemon
 //	<workspace>/.pedelec-workspace.json    marker: SDK version and origin, for people
@@ -22,7 +23,7 @@
 //
 // Concurrency: a [Manager] keeps no state but its fields, which must be set
 // before it is used; all methods may be called at once. Handles on folders are
-// opened per call and closed before it returns.
+// opened per call and closed before it returns; a [Dir] is its caller's to close.
 //
 // Failure model: CreateManaged and CreateCustom return *fault.Error with
 // WORKSPACE_PATH_INVALID or WORKSPACE_CREATE_FAILED and leave nothing behind;

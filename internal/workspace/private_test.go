@@ -50,7 +50,7 @@ func TestPrivateDirRefusesWhatIsNoRealDirectory(t *testing.T) {
 				case "dangling link":
 					must(t, os.Symlink(filepath.Join(home, "nowhere"), at))
 				}
-				if _, err := m.PrivateDir(workspace, threadA); !errors.Is(err, errNotDirectory) {
+				if _, err := m.PrivateDir(workspace, threadA); !errors.Is(err, ErrNotDirectory) {
 					t.Errorf("error %v, want one that says it is no real directory", err)
 				}
 				if err := m.Reopen(workspace); (err == nil) != strings.Contains(place, "threads") {
