@@ -1,6 +1,10 @@
 package thread
 
 import (
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/pedelec/pedelec-core/internal/fault"
 )
 
@@ -27,6 +31,25 @@ type (
 	End struct{ Caller CallerID }
 	// Resume asks to make an ended thread idle. Reply: [Snapshot].
 	Resume struct{ Caller CallerID }
+	// CallTool asks the page to run a frontend tool. Reply: jsontext.Value, the
+	// result as the page gave it. A native call has no caller; its answer is an
+	// effect.
+	CallTool struct {
+		Caller    CallerID
+		RequestID string // for the page, if this becomes a request of its own
+		CallID    string // the provider's own id of the call; "" = it has none
+		Native    bool   // the runtime waits for the answer, not a caller
+		Name      string
+		Args      jsontext.Value // checked
+		Key       ToolKey
+		Timeout   time.Duration
+	}
+	// SubmitToolResult brings a page's answer. Reply: nil.
+	SubmitToolResult struct {
+		Caller    CallerID
+		RequestID string
+		Result    jsontext.Value
+	}
 	// Delete asks to forget an ended thread. Reply: nil; the owner of the state
 	// then removes the thread.
 	Delete struct{ Caller CallerID }
@@ -67,6 +90,8 @@ type (
 	}
 	// WatchersChanged says how many subscriptions are open.
 	WatchersChanged struct{ Count int }
+	// Delivered says that the answer to a tool call has reached its waiter.
+	Delivered struct{ Waiter CallerID }
 	// Doom says that the turn cannot succeed any more, for a reason of ours.
 	Doom struct {
 		Turn uint64
@@ -83,6 +108,9 @@ func (Cancel) input()           {}
 func (End) input()              {}
 func (Resume) input()           {}
 func (Delete) input()           {}
+func (CallTool) input()         {}
+func (SubmitToolResult) input() {}
+func (Delivered) input()        {}
 func (Attached) input()         {}
 func (Started) input()          {}
 func (WorkspaceChecked) input() {}
@@ -104,6 +132,7 @@ const (
 	TimerStop                     // the provider's confirmation of a cancel or an end
 	TimerSession                  // an open provider session that nobody uses
 	TimerAutoEnd                  // the last subscription is gone
+	TimerTool                     // the page's answer to a tool call; TimerFired.Turn is the request's ordinal
 )
 
 // CallerOf returns who waits for an answer to the input itself, or 0.
@@ -118,6 +147,10 @@ func CallerOf(in Input) CallerID {
 	case Resume:
 		return in.Caller
 	case Delete:
+		return in.Caller
+	case CallTool:
+		return in.Caller
+	case SubmitToolResult:
 		return in.Caller
 	}
 	return 0

@@ -22,6 +22,8 @@ func checkStep(before State, in Input, after State, out *Output) error {
 		checkDurability(before, after, out),
 		checkCallers(before, in, after, out),
 		checkAfterEnded(before, in, out),
+		checkRequests(before, after, out),
+		checkNativeCalls(before, in, after, out),
 	)
 }
 
@@ -45,7 +47,7 @@ func checkState(s State) error {
 	if len(s.Operations) > MaxOperations {
 		return fmt.Errorf("%d operations are remembered", len(s.Operations))
 	}
-	return nil
+	return checkBroker(s)
 }
 
 // checkOperationID checks that an event names an operation where clients need
@@ -185,7 +187,11 @@ var byPointer = cmp.Comparer(func(a, b *fault.Error) bool { return a == b })
 
 // waiting lists who waits for an answer.
 func waiting(s State) []CallerID {
-	return slices.Concat(s.resuming, s.turn.enders, s.turn.cancels)
+	all := slices.Concat(s.resuming, s.turn.enders, s.turn.cancels)
+	for _, c := range openCalls(s) {
+		all = append(all, c.waiters...)
+	}
+	return all
 }
 
 // checkCallers checks that nobody is forgotten, asked for or answered twice.

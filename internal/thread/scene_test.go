@@ -1,12 +1,14 @@
 package thread
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/pedelec/pedelec-core/internal/fault"
@@ -27,6 +29,7 @@ type scene struct {
 	events  []string
 	effects []string
 	replies []string
+	armed   armedTimers
 	last    Output // of the last input
 }
 
@@ -41,7 +44,7 @@ func newScene(t testing.TB, changes ...func(*Record)) *scene {
 	for _, change := range changes {
 		change(&rec)
 	}
-	return &scene{t: t, s: NewState(Loaded{Record: rec}, Operation{}, self), now: noon}
+	return &scene{t: t, s: NewState(Loaded{Record: rec}, Operation{}, self), now: noon, armed: armedTimers{}}
 }
 
 func managed(r *Record) { r.Workspace.Managed, r.Workspace.Instance = true, self }
@@ -57,6 +60,10 @@ func (sc *scene) step(ins ...Input) *scene {
 		var out Output
 		sc.s = Step(before, in, sc.now, &out)
 		if err := checkStep(before, in, sc.s, &out); err != nil {
+			sc.t.Fatalf("after %T%+v: %v", in, in, err)
+		}
+		sc.armed.follow(out.Effects)
+		if err := sc.armed.check(sc.s); err != nil {
 			sc.t.Fatalf("after %T%+v: %v", in, in, err)
 		}
 		sc.last = out
@@ -124,6 +131,13 @@ func eventWordsOf(ev Event) string {
 		words = append(words, ev.Status.String())
 	case EventAssistantDelta, EventAssistantMessage:
 		words = append(words, fmt.Sprintf("%q", ev.Text))
+	case EventToolCall:
+		words = append(words, ev.RequestID, ev.ToolName, string(ev.Args))
+	case EventToolResult:
+		words = append(words, ev.RequestID, ev.ToolName, string(ev.Result))
+		if ev.ResultTruncated {
+			words = append(words, "truncated")
+		}
 	case EventProviderSessionIDUpdated:
 		words = append(words, ev.ProviderSessionID)
 	case EventUsageUpdated:
@@ -159,7 +173,7 @@ var effectNames = map[EffectKind]string{
 }
 
 var timerNames = map[Timer]string{
-	TimerStart: "start", TimerSilence: "silence", TimerStop: "stop", TimerSession: "session", TimerAutoEnd: "autoEnd",
+	TimerStart: "start", TimerSilence: "silence", TimerStop: "stop", TimerSession: "session", TimerAutoEnd: "autoEnd", TimerTool: "tool",
 }
 
 func effectWordsOf(e Effect) string {
@@ -170,13 +184,26 @@ func effectWordsOf(e Effect) string {
 	if e.Turn != 0 {
 		words = append(words, fmt.Sprintf("turn=%d", e.Turn))
 	}
+	if e.Wait != 0 {
+		words = append(words, e.Wait.String())
+	}
 	if e.BlockEnd != 0 {
 		words = append(words, fmt.Sprint(e.BlockEnd))
+	}
+	if e.Kind == EffectAnswerTool {
+		words = append(words, e.CallID, answerWordsOf(e.Answer))
 	}
 	if e.Kind == EffectStartTurn {
 		words = append(words, e.Purpose.String(), fmt.Sprintf("%q", e.Text))
 	}
 	return strings.Join(words, " ")
+}
+
+func answerWordsOf(a ToolAnswer) string {
+	if a.Error != nil {
+		return string(a.Error.Code)
+	}
+	return string(a.Result)
 }
 
 func replyWordsOf(r Reply) string {
@@ -193,6 +220,8 @@ func replyWordsOf(r Reply) string {
 		return fmt.Sprintf("%scancelled=%t %q", who, v.Cancelled, v.OperationID)
 	case Snapshot:
 		return who + "snapshot " + v.Status.String()
+	case jsontext.Value:
+		return who + string(v)
 	}
 	return fmt.Sprintf("%s%T", who, r.Value)
 }
@@ -239,6 +268,33 @@ func fresh(turn uint64, id string) Input { return Attached{Turn: turn, SessionID
 
 func fired(timer Timer, turn uint64) Input { return TimerFired{Timer: timer, Turn: turn} }
 
+// call is a call of the tool "paint" without a call id. The same text counts as
+// equal arguments.
+func call(c CallerID, request, args string) CallTool {
+	return CallTool{
+		Caller: c, RequestID: request, Name: "paint", Args: jsontext.Value(args),
+		Key: sha256.Sum256([]byte("paint" + args)), Timeout: time.Minute,
+	}
+}
+
+// callWithID is a call that carries the provider's own id.
+func callWithID(c CallerID, request, callID, args string) CallTool {
+	in := call(c, request, args)
+	in.CallID = callID
+	return in
+}
+
+// nativeCall is a call whose answer goes to the runtime.
+func nativeCall(request, callID, args string) CallTool {
+	in := callWithID(0, request, callID, args)
+	in.Native = true
+	return in
+}
+
+func submit(c CallerID, request, result string) SubmitToolResult {
+	return SubmitToolResult{Caller: c, RequestID: request, Result: jsontext.Value(result)}
+}
+
 // Places from which tests begin. Each forgets how it got there. The turn is 1,
 // its operation "op", unless the place says otherwise.
 
@@ -247,6 +303,9 @@ func (sc *scene) attaching() *scene { return sc.step(send(90, "op", "hello")).fo
 func (sc *scene) starting() *scene { return sc.attaching().step(fresh(1, "s1")).forget() }
 
 func (sc *scene) running() *scene { return sc.starting().step(Started{Turn: 1}).forget() }
+
+// calling has one native call out; its request is "r1", its call id "c1".
+func (sc *scene) calling() *scene { return sc.running().step(nativeCall("r1", "c1", `{}`)).forget() }
 
 func (sc *scene) cancelling(c CallerID) *scene { return sc.running().step(Cancel{Caller: c}).forget() }
 

@@ -12,7 +12,7 @@ func (sc *scene) reloaded() *scene {
 	op := sc.s.turn.operation
 	rec := sc.s.Record
 	rec.Instance = earlier
-	fresh := &scene{t: sc.t, now: sc.now}
+	fresh := &scene{t: sc.t, now: sc.now, armed: armedTimers{}}
 	fresh.s = NewState(Loaded{Record: rec, Operations: sc.s.Operations}, op, self).Crashed()
 	return fresh
 }
@@ -21,7 +21,6 @@ func TestSettling(t *testing.T) {
 	interrupted := []string{"operation_completed user false OPERATION_INTERRUPTED op=op +", "status_changed idle"}
 	endedInTurn := []string{"ended +", "operation_completed user false THREAD_ENDED op=op +", "status_changed ended"}
 	endedQuietly := []string{"ended +", "status_changed ended"}
-	waitingTool := func(sc *scene) *scene { sc.running(); sc.s.Status = WaitingToolResult; return sc }
 	plain := func(*Record) {}
 	tests := []struct {
 		name    string
@@ -36,13 +35,13 @@ func TestSettling(t *testing.T) {
 		{"ended", plain, (*scene).ended, Ended, nil, Ended},
 		{"attaching", plain, (*scene).attaching, Running, interrupted, Idle},
 		{"in a turn", plain, (*scene).running, Running, interrupted, Idle},
-		{"waiting for a tool", plain, waitingTool, Running, interrupted, Idle},
+		{"waiting for a tool", plain, (*scene).calling, Running, interrupted, Idle},
 		{"cancelling", plain, func(sc *scene) *scene { return sc.cancelling(7) }, Running, interrupted, Idle},
 		{"stopping", plain, func(sc *scene) *scene { return sc.stopping(7) }, Stopping, endedInTurn, Ended},
 		{"idle on a managed workspace", managed, (*scene).talked, Stopping, endedQuietly, Ended},
 		{"in error on a managed workspace", managed, (*scene).failed, Stopping, endedQuietly, Ended},
 		{"in a turn on a managed workspace", managed, (*scene).running, Stopping, endedInTurn, Ended},
-		{"waiting for a tool on a managed workspace", managed, waitingTool, Stopping, endedInTurn, Ended},
+		{"waiting for a tool on a managed workspace", managed, (*scene).calling, Stopping, endedInTurn, Ended},
 		{"ended on a managed workspace", managed, (*scene).ended, Ended, nil, Ended},
 		{"idle with autoEnd", autoEnd, (*scene).talked, Stopping, endedQuietly, Ended},
 		{"in a turn with autoEnd", autoEnd, (*scene).running, Stopping, endedInTurn, Ended},

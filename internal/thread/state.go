@@ -20,6 +20,9 @@ type State struct {
 	turns    uint64 // turns begun since loading; the last one's id
 	resuming []CallerID
 	watchers int // feeds that are open, as far as autoEnd was told
+
+	toolOrdinal uint64            // of the tool request that went out last; names its timer
+	answered    []answeredRequest // oldest first; replaced, never changed in place
 }
 
 // turn is what is known of the active operation besides its record.
@@ -34,6 +37,8 @@ type turn struct {
 
 	open  []byte // text of the message that is not complete yet; see appendOpen
 	reply string // prepare: what the agent has answered, cut a code point or so behind maxAckBytes
+
+	tools broker
 
 	verdict  verdict
 	doom     *fault.Error // with verdictDoomed
@@ -90,6 +95,7 @@ func (s *State) Snapshot() Snapshot {
 		Usage:         s.Usage,
 		Active:        s.Active,
 		LastCompleted: s.LastCompleted,
+		PendingTool:   s.turn.tools.pending(s.Active),
 		ActiveMessage: openTail(s.turn.open),
 	}
 }

@@ -1,6 +1,7 @@
 package thread
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -11,7 +12,7 @@ import (
 
 // everything compares states down to their unexported parts; errors by identity,
 // since they are immutable.
-var everything = cmp.Options{cmp.AllowUnexported(State{}, turn{}), byPointer}
+var everything = cmp.Options{cmp.AllowUnexported(State{}, turn{}, broker{}, toolCall{}, finishedCall{}, answeredRequest{}), byPointer}
 
 // frozen is a state together with a copy of all that it reaches.
 type frozen struct{ state, copy State }
@@ -24,6 +25,8 @@ func freeze(s State) frozen {
 	c.turn.enders = slices.Clone(s.turn.enders)
 	c.turn.cancels = slices.Clone(s.turn.cancels)
 	c.turn.open = slices.Clone(s.turn.open)
+	c.answered = slices.Clone(s.answered)
+	c.turn.tools = cloneBroker(s.turn.tools)
 	if s.Active != nil {
 		active := *s.Active
 		c.Active = &active
@@ -33,6 +36,28 @@ func freeze(s State) frozen {
 		c.LastCompleted = &last
 	}
 	return frozen{s, c}
+}
+
+func cloneBroker(b broker) broker {
+	b.queue, b.finished = slices.Clone(b.queue), slices.Clone(b.finished)
+	if b.out != nil {
+		b.out = cloneCall(b.out)
+	}
+	for i := range b.queue {
+		b.queue[i] = cloneCall(b.queue[i])
+	}
+	for i := range b.finished {
+		b.finished[i].call = cloneCall(b.finished[i].call)
+		b.finished[i].unknown = slices.Clone(b.finished[i].unknown)
+	}
+	return b
+}
+
+func cloneCall(c *toolCall) *toolCall {
+	clone := *c
+	clone.waiters = slices.Clone(c.waiters)
+	clone.args = slices.Clone(c.args)
+	return &clone
 }
 
 // changed returns what differs from the time of the copy, or "".
@@ -57,6 +82,11 @@ func TestOlderStatesStayAsTheyWere(t *testing.T) {
 	for range 300 {
 		see(delta(2, strings.Repeat("text ", 200)))
 	}
+	for i := range CallerID(4) { // joined and queued, answered, again, delivered
+		see(call(20+i, "r1", "same"), call(30+i, fmt.Sprintf("q%d", i), fmt.Sprint(i)))
+	}
+	see(nativeCall("n", "c1", "native"), call(40, "q", "0"), submit(50, "r1", "1"), call(41, "again", "same"), Delivered{Waiter: 21}, call(42, "again", "same"))
+	see(submit(51, "q0", "2"), submit(52, "q1", "3"), fired(TimerTool, 4), Delivered{Waiter: 32}, callWithID(43, "r9", "c9", "x"))
 	see(tokens(3), Cancel{Caller: 3}, Cancel{Caller: 4}, End{Caller: 5}, End{Caller: 6}, finished(2, OutcomeCancelled))
 	see(Resume{Caller: 7}, Resume{Caller: 8}, WorkspaceChecked{})
 	for i := range MaxOperations + 10 {
@@ -90,6 +120,30 @@ func TestTwoFuturesOfAStateDoNotMeet(t *testing.T) {
 			return sc.ended().step(Resume{Caller: 1}, Resume{Caller: 2}, Resume{Caller: 3})
 		},
 			Resume{Caller: 7}, Resume{Caller: 8}, func(s State) any { return s.resuming }},
+		{"joins", func(sc *scene) *scene {
+			return sc.running().step(call(1, "r1", "a"), call(2, "", "a"), call(3, "", "a"))
+		},
+			call(7, "", "a"), call(8, "", "a"), func(s State) any { return s.turn.tools.out }},
+		{"joins of a call that waits", func(sc *scene) *scene {
+			return sc.calling().step(call(1, "r2", "a"), call(2, "", "a"), call(3, "", "a"))
+		},
+			call(7, "", "a"), call(8, "", "a"), func(s State) any { return s.turn.tools.queue }},
+		{"calls that wait", func(sc *scene) *scene {
+			return sc.calling().step(call(1, "r2", "a"), call(2, "r3", "b"), call(3, "r4", "c"))
+		},
+			call(7, "r5", "d"), call(8, "r5", "e"), func(s State) any { return s.turn.tools.queue }},
+		{"results", func(sc *scene) *scene {
+			return sc.running().step(call(1, "r1", "a"), submit(2, "r1", "1"), call(3, "r2", "b"), submit(4, "r2", "1"), call(5, "r3", "c"), submit(6, "r3", "1"), call(9, "r4", "d"))
+		},
+			submit(7, "r4", "1"), submit(8, "r4", "2"), func(s State) any { return s.answered }},
+		{"replays", func(sc *scene) *scene {
+			return sc.running().step(call(1, "r1", "a"), call(2, "", "a"), call(3, "", "a"), submit(4, "r1", "1"), call(5, "", "a"))
+		},
+			call(7, "", "a"), call(8, "", "a"), func(s State) any { return s.turn.tools.finished }},
+		{"deliveries", func(sc *scene) *scene {
+			return sc.running().step(call(1, "r1", "a"), call(2, "", "a"), call(3, "", "a"), submit(4, "r1", "1"))
+		},
+			Delivered{Waiter: 1}, Delivered{Waiter: 2}, func(s State) any { return s.turn.tools.finished }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -25,6 +25,12 @@ func Step(s State, in Input, now time.Time, out *Output) State {
 		st.resume(in)
 	case Delete:
 		st.delete(in)
+	case CallTool:
+		st.callTool(&in)
+	case SubmitToolResult:
+		st.submitToolResult(in)
+	case Delivered:
+		st.delivered(in)
 	case Attached:
 		st.attached(in)
 	case Started:
@@ -62,7 +68,7 @@ func Refuse(s State, in Input) (next State, keep bool) {
 	switch in.(type) {
 	case Admit, Resume, Delete:
 		return s, false
-	case End:
+	case End, CallTool, SubmitToolResult:
 		return s, CallerOf(in) == 0
 	case WorkspaceChecked:
 		s.resuming = nil

@@ -126,6 +126,11 @@ func (st *stepper) completeEnd() {
 // finish stores the outcome of the active operation, which is no longer active
 // then, and gives the unused sequence numbers back.
 func (st *stepper) finish(err *fault.Error) *CompletedOperation {
+	reason := err
+	if reason == nil {
+		reason = fault.New(fault.ToolCancelled, fault.ToolCancelled.Info().Meaning)
+	}
+	st.closeTools(reason)
 	done := &CompletedOperation{ID: st.Active.ID, Kind: st.Active.Kind, Success: err == nil, Error: err, CompletedAt: st.now.UTC()}
 	op := st.turn.operation
 	op.Completed = done

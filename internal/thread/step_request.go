@@ -125,6 +125,7 @@ func (st *stepper) cancel(in Cancel) {
 		st.completeCancelled(fault.OperationCancelled)
 		return
 	}
+	st.interruptTools(fault.New(fault.OperationCancelled, fault.OperationCancelled.Info().Meaning))
 	st.interrupt(verdictCancel)
 }
 
@@ -144,6 +145,7 @@ func (st *stepper) end(in End) {
 		st.completeEnd()
 	default:
 		st.turn.enders = addCaller(nil, in.Caller)
+		st.closeTools(st.refusal(fault.ThreadEnded, "The thread was ended while the tool call waited."))
 		st.Status = Stopping
 		st.tell(statusEvent(Stopping, ""))
 		st.interrupt(verdictEnd)

@@ -15,7 +15,7 @@ import (
 var inStatus = map[string]func(sc *scene) *scene{
 	"idle":              func(sc *scene) *scene { return sc },
 	"running":           (*scene).running,
-	"waitingToolResult": func(sc *scene) *scene { sc.running(); sc.s.Status = WaitingToolResult; return sc },
+	"waitingToolResult": (*scene).calling,
 	"stopping":          func(sc *scene) *scene { return sc.stopping(80) },
 	"ended":             (*scene).ended,
 	"error":             (*scene).failed,
@@ -31,6 +31,7 @@ func TestEachStatusAnswersRequestsAsDocumented(t *testing.T) {
 		over         = "7 THREAD_ENDED"
 		inError      = "7 PROVIDER_COMMAND_FAILED"
 		done         = "7 done"
+		unknown      = "7 PENDING_TOOL_REQUEST_NOT_FOUND"
 		later        = ""
 	)
 	rows := []struct {
@@ -43,6 +44,8 @@ func TestEachStatusAnswersRequestsAsDocumented(t *testing.T) {
 		{"cancel_operation", Cancel{Caller: 7}, [6]string{notCancelled, later, later, notCancelled, notCancelled, notCancelled}},
 		{"end_thread", End{Caller: 7}, [6]string{done, later, later, later, done, done}},
 		{"resume_thread", Resume{Caller: 7}, [6]string{later, busy, busy, busy, later, inError}},
+		{"tool_call", call(7, "new", `{"a":1}`), [6]string{busy, later, later, busy, over, busy}},
+		{"submit_tool_result", submit(7, "unknown", "1"), [6]string{unknown, unknown, unknown, unknown, unknown, unknown}},
 		{"delete_thread", Delete{Caller: 7}, [6]string{busy, busy, busy, busy, done, busy}},
 	}
 	for _, row := range rows {

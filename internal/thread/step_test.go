@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/pedelec/pedelec-core/internal/fault"
 )
 
@@ -26,6 +28,7 @@ func variants() []Input {
 		Settle{}, Shutdown{}, tokens(0), tokens(1), tokens(^uint64(0)), sessionTokens(5), FrameArrived{},
 		TimerFired{}, TimerFired{Timer: 99, Turn: 1},
 	}
+	ins = append(ins, toolVariants()...)
 	for turn := range uint64(3) {
 		ins = append(ins,
 			Attached{Turn: turn}, Attached{Turn: turn, SessionID: "s9", Fresh: true}, Attached{Turn: turn, SessionID: "s9", Fresh: true, Lost: lost},
@@ -39,11 +42,25 @@ func variants() []Input {
 			FrameArrived{Frame{Kind: FrameGone, Turn: turn}}, FrameArrived{Frame{Kind: FrameGone, Turn: turn, Err: err}},
 			FrameArrived{Frame{Kind: FrameUsage, Turn: turn}}, FrameArrived{Frame{Kind: 200, Turn: turn}},
 		)
-		for timer := TimerStart; timer <= TimerAutoEnd; timer++ {
+		for timer := TimerStart; timer <= TimerTool; timer++ {
 			ins = append(ins, fired(timer, turn))
 		}
 	}
 	return ins
+}
+
+// toolVariants meet the calls that makePlace puts into a turn: one that is out,
+// two that wait and two that are over.
+func toolVariants() []Input {
+	big := `"` + strings.Repeat("x", MaxToolResult) + `"`
+	return []Input{
+		CallTool{RequestID: "new"}, CallTool{Caller: 7, RequestID: "new"}, call(7, "new", "new"), call(7, "new", "out"), call(7, "new", "queued"), call(7, "new", "over"),
+		callWithID(7, "new", "new", "out"), callWithID(7, "new", "queued-id", "other"), callWithID(7, "new", "over-id", "other"),
+		nativeCall("new", "new", "new"), nativeCall("new", "queued-id", "queued"), nativeCall("new", "out-id", "out"),
+		SubmitToolResult{}, SubmitToolResult{Caller: 7}, submit(7, "out", "1"), submit(0, "out", "1"), submit(7, "out", big), submit(0, "out", big),
+		submit(7, "out", `"`+strings.Repeat("x", maxToldResult)+`"`), submit(7, "over", "1"), submit(7, "over", "2"), submit(7, "queued", "1"),
+		Delivered{}, Delivered{Waiter: 31}, Delivered{Waiter: 32}, Delivered{Waiter: 99},
+	}
 }
 
 // place is a state to step from, with its name. Settled ones are held to the
@@ -122,9 +139,40 @@ func makePlace(t *testing.T, status Status, kind OperationKind, tn turn, bits in
 			tn.enders = []CallerID{70}
 		}
 		s.turn = tn
+		if tn.verdict == undecided && kind == User {
+			addCalls(&s, callers)
+		}
 	}
 	name := fmt.Sprintf("%s %s phase %d verdict %d bits %03b", status, kind, tn.phase, tn.verdict, bits)
 	return place{name: name, s: s, settled: checkState(s) == nil}
+}
+
+// addCalls gives a turn calls that are out, wait and are over: with waiters, or
+// native ones.
+func addCalls(s *State, callers bool) {
+	s.toolOrdinal = 1
+	s.answered = []answeredRequest{{requestID: "over", result: hashResult(jsontext.Value("1")), at: noon}}
+	b := &s.turn.tools
+	b.finished = []finishedCall{
+		{call: made(call(0, "over", "over"), 31, 32), answer: ToolAnswer{Result: jsontext.Value("1")}, at: noon, unknown: []CallerID{31, 32}},
+		{call: made(callWithID(0, "over2", "over-id", "over"), 33), answer: ToolAnswer{Error: fault.New(fault.ToolTimeout, "Late.")}, at: noon, unknown: []CallerID{33}},
+	}
+	if s.Status != WaitingToolResult {
+		return
+	}
+	if callers {
+		b.out = made(call(0, "out", "out"), 41, 42)
+		b.queue = []*toolCall{made(call(0, "queued", "queued"), 43), made(nativeCall("queued2", "queued-id", "queued"))}
+		return
+	}
+	b.out = made(nativeCall("out", "out-id", "out"))
+}
+
+func made(in CallTool, waiters ...CallerID) *toolCall {
+	return &toolCall{
+		requestID: in.RequestID, name: in.Name, args: in.Args, key: in.Key, callID: in.CallID, native: in.Native,
+		waiters: waiters, timeout: in.Timeout, createdAt: noon,
+	}
 }
 
 func TestStepIsTotal(t *testing.T) {

@@ -86,9 +86,6 @@ func (st *stepper) frame(f *Frame) {
 		st.delta(f.Text)
 	case FrameMessage:
 		st.message(f.Text)
-	case FrameToolCall:
-		err := fault.New(fault.ToolNotFound, "The thread has no tool of this name.").With("toolName", f.Call.Name)
-		st.do(Effect{Kind: EffectAnswerTool, Turn: f.Turn, CallID: f.Call.CallID, Answer: ToolAnswer{Error: err}})
 	}
 }
 
@@ -183,6 +180,10 @@ func (st *stepper) timerFired(in TimerFired) {
 		}
 		return
 	}
+	if in.Timer == TimerTool {
+		st.toolTimedOut(in.Turn)
+		return
+	}
 	if st.Active == nil || in.Turn != st.turn.id {
 		return
 	}
@@ -243,6 +244,7 @@ func (st *stepper) doomed(in Doom) {
 		st.completeFailed(in.Err)
 		return
 	}
+	st.interruptTools(in.Err)
 	st.turn.doom = in.Err
 	st.interrupt(verdictDoomed)
 }

@@ -386,15 +386,6 @@ func TestADoomWithoutAReasonIsAFaultOfOurs(t *testing.T) {
 	)
 }
 
-func TestAToolCallWithoutToolsIsAnsweredAtOnce(t *testing.T) {
-	sc := newScene(t).running().step(FrameArrived{Frame{Kind: FrameToolCall, Turn: 1, Call: ToolCall{CallID: "c1", Name: "paint"}}}).
-		wantEvents().wantEffects("answer-tool turn=1")
-	e := sc.last.Effects[0]
-	if e.CallID != "c1" || e.Answer.Error.Code != fault.ToolNotFound || e.Answer.Error.Details["toolName"] != "paint" {
-		t.Errorf("answer %+v to %s", e.Answer, e.CallID)
-	}
-}
-
 func TestAutoEnd(t *testing.T) {
 	watch := func(n int) Input { return WatchersChanged{Count: n} }
 	tests := []struct {
