@@ -40,9 +40,10 @@ type Skills struct {
 }
 
 // Check returns a copy of s with defaults filled in and long timeouts capped,
-// or TOOLS_MANIFEST_INVALID with details {toolName, error?}. The rules are
-// applied tool by tool, in the order name, description, duplicate, schema,
-// timeout.
+// or TOOLS_MANIFEST_INVALID with details {toolName, error}. After the manifest's
+// own size the rules are applied tool by tool, in the order name, description,
+// duplicate, schema, timeout. Every schema is compiled, and the result dropped:
+// most tools of most threads are never called.
 func (s Skills) Check() (Skills, error) {
 	if len(s.Tools) > MaxTools {
 		return Skills{}, invalid("", fmt.Sprintf("A thread may have %d tools; this manifest has %d.", MaxTools, len(s.Tools)))
@@ -51,15 +52,17 @@ func (s Skills) Check() (Skills, error) {
 	seen := make(map[string]bool, len(s.Tools))
 	size := len(s.Guidance)
 	for _, t := range s.Tools {
+		size += len(t.Name) + len(t.Description) + len(t.ArgsSchema)
+	}
+	if size > MaxManifest {
+		return Skills{}, invalid("", fmt.Sprintf("The manifest has %d bytes; %d are allowed.", size, MaxManifest))
+	}
+	for _, t := range s.Tools {
 		if err := t.check(seen); err != nil {
 			return Skills{}, err
 		}
 		seen[t.Name] = true
-		size += len(t.Name) + len(t.Description) + len(t.ArgsSchema)
 		checked.Tools = append(checked.Tools, t.withTimeout())
-	}
-	if size > MaxManifest {
-		return Skills{}, invalid("", fmt.Sprintf("The manifest has %d bytes; %d are allowed.", size, MaxManifest))
 	}
 	return checked, nil
 }
@@ -74,8 +77,8 @@ func (t Tool) check(seen map[string]bool) error {
 	if seen[t.Name] {
 		return invalid(t.Name, "Two tools have this name.")
 	}
-	if len(t.ArgsSchema) > MaxSchemaBytes {
-		return invalid(t.Name, fmt.Sprintf("The argsSchema has %d bytes; %d are allowed.", len(t.ArgsSchema), MaxSchemaBytes))
+	if _, err := Compile(t.Name, t.ArgsSchema); err != nil {
+		return err
 	}
 	if t.Timeout < 0 {
 		return invalid(t.Name, "timeoutMs is greater than 0.")
@@ -91,10 +94,15 @@ func (t Tool) withTimeout() Tool {
 	return t
 }
 
-func invalid(name, why string) error {
-	shown := name
-	if len(shown) > MaxNameBytes {
-		shown = strings.ToValidUTF8(shown[:MaxNameBytes], "") // without half a code point at its end
+func invalid(toolName, why string) error {
+	return fault.New(fault.ToolsManifestInvalid, why).With("toolName", shownName(toolName)).With("error", why)
+}
+
+// shownName returns a name as errors repeat it, without half a code point at
+// its end.
+func shownName(name string) string {
+	if len(name) <= MaxNameBytes {
+		return name
 	}
-	return fault.New(fault.ToolsManifestInvalid, why).With("toolName", shown).With("error", why)
+	return strings.ToValidUTF8(name[:MaxNameBytes], "")
 }

@@ -43,7 +43,9 @@ func TestManifestThatIsAccepted(t *testing.T) {
 		{"the longest name", with(func(t *Tool) { t.Name = strings.Repeat("n", MaxNameBytes) })},
 		{"every character of a name", with(func(t *Tool) { t.Name = "Az09_.-" })},
 		{"a name of one letter", with(func(t *Tool) { t.Name = "x" })},
-		{"the largest schema", with(func(t *Tool) { t.ArgsSchema = jsontext.Value(strings.Repeat(" ", MaxSchemaBytes)) })},
+		{"the largest schema", with(func(t *Tool) {
+			t.ArgsSchema = jsontext.Value(string(anyObject) + strings.Repeat(" ", MaxSchemaBytes-len(anyObject)))
+		})},
 		{"the largest manifest", with(func(t *Tool) {
 			t.Description = strings.Repeat("d", MaxManifest-len("paint")-len(anyObject))
 		})},

@@ -1,0 +1,136 @@
+package tool
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// Limits of an argument schema besides [MaxSchemaBytes].
+const (
+	MaxSchemaDepth = 64 // arrays and objects inside each other
+
+	// maxSchemaValues bounds the JSON values in a schema: compiling takes time
+	// with the square of the subschemas. Sixty-four kilobytes of ordinary
+	// schema have about three thousand.
+	maxSchemaValues = 8192
+)
+
+// drafts are the versions of JSON Schema by their $schema, without scheme and
+// empty fragment.
+var drafts = map[string]*jsonschema.Draft{
+	"json-schema.org/draft-04/schema":      jsonschema.Draft4,
+	"json-schema.org/draft-06/schema":      jsonschema.Draft6,
+	"json-schema.org/draft-07/schema":      jsonschema.Draft7,
+	"json-schema.org/draft/2019-09/schema": jsonschema.Draft2019,
+	"json-schema.org/draft/2020-12/schema": jsonschema.Draft2020,
+}
+
+// Schema is a compiled argument schema.
+type Schema struct {
+	program *program
+	defines map[string]bool // the names under the root's properties
+}
+
+// Compile compiles the argument schema of a tool, or returns
+// TOOLS_MANIFEST_INVALID with details {toolName, error}.
+//
+// The draft is 2020-12 unless $schema says 04, 06, 07 or 2019-09. The schema
+// must be complete in itself: apart from the drafts' own schemas nothing is
+// loaded from a file or an address. Patterns are those of ECMA-262, format is
+// an annotation in every draft, and defaults are never filled in.
+//
+// The root must describe an object. That is refused only where it plainly does
+// not: false, and a type without "object". {}, true and a root without a type
+// are taken, since arguments are always an object.
+func Compile(toolName string, schema jsontext.Value) (*Schema, error) {
+	s, err := compile(schema)
+	if err != nil {
+		return nil, invalid(toolName, "The argsSchema is refused: "+err.Error()+".")
+	}
+	return s, nil
+}
+
+func compile(text jsontext.Value) (*Schema, error) {
+	if len(text) > MaxSchemaBytes {
+		return nil, fmt.Errorf("it has %d bytes, %d are allowed", len(text), MaxSchemaBytes)
+	}
+	root, facts, err := decode(text, MaxSchemaDepth)
+	if err != nil {
+		return nil, err
+	}
+	if facts.nodes > maxSchemaValues {
+		return nil, fmt.Errorf("it has %d values, %d are allowed", facts.nodes, maxSchemaValues)
+	}
+	if err := describesObject(root); err != nil {
+		return nil, err
+	}
+	p, err := newProgram(root)
+	if err != nil {
+		return nil, err
+	}
+	s := &Schema{program: p, defines: map[string]bool{}}
+	if object, ok := root.(map[string]any); ok {
+		properties, _ := object["properties"].(map[string]any)
+		for name := range properties {
+			s.defines[name] = true
+		}
+	}
+	return s, nil
+}
+
+// describesObject refuses a root that no object can satisfy by its own word.
+func describesObject(root any) error {
+	switch root := root.(type) {
+	case bool:
+		if !root {
+			return fmt.Errorf("at '': false describes no object")
+		}
+		return nil
+	case map[string]any:
+		if describesType(root["type"], "object") {
+			return nil
+		}
+		return fmt.Errorf("at '/type': the root of the schema must describe an object")
+	}
+	return fmt.Errorf("at '': a schema is an object or true")
+}
+
+// describesType reports whether the keyword type allows a type. What is neither
+// a word nor a list is left to the compiler.
+func describesType(keyword any, want string) bool {
+	switch keyword := keyword.(type) {
+	case string:
+		return keyword == want
+	case []any:
+		for _, word := range keyword {
+			if word == want {
+				return true
+			}
+		}
+		return false
+	}
+	return true
+}
+
+// draftOf returns the draft that a schema is written in.
+func draftOf(root any) (*jsonschema.Draft, error) {
+	object, _ := root.(map[string]any)
+	keyword, given := object["$schema"]
+	if !given {
+		return jsonschema.Draft2020, nil
+	}
+	uri, ok := keyword.(string)
+	if !ok {
+		return nil, fmt.Errorf("at '/$schema': it is not a string")
+	}
+	name := strings.TrimSuffix(uri, "#")
+	name = strings.TrimPrefix(strings.TrimPrefix(name, "http://"), "https://")
+	draft, ok := drafts[name]
+	if !ok {
+		return nil, fmt.Errorf("at '/$schema': %q is none of the drafts 04, 06, 07, 2019-09 and 2020-12", shorten(uri, maxPathBytes))
+	}
+	return draft, nil
+}

@@ -1,0 +1,123 @@
+package tool
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// defaultSuite is where the official JSON-Schema-Test-Suite is looked for when
+// JSON_SCHEMA_TEST_SUITE does not name its folder; relative to this package.
+const defaultSuite = "../../../shared/data/json-schema-test-suite"
+
+// suiteExceptions are the cases of the suite that are left out or mean
+// something else here on purpose: draft/file: group → reason. A group that ends
+// in * stands for all that begin so.
+var suiteExceptions = map[string]string{}
+
+type suiteGroup struct {
+	Description string
+	Schema      jsontext.Value
+	Tests       []struct {
+		Description string
+		Data        jsontext.Value
+		Valid       bool
+	}
+}
+
+// TestOfficialSuite runs the required cases of every draft that is taken.
+func TestOfficialSuite(t *testing.T) {
+	root := os.Getenv("JSON_SCHEMA_TEST_SUITE")
+	if root == "" {
+		root = defaultSuite
+	}
+	if _, err := os.Stat(filepath.Join(root, "tests")); errors.Is(err, fs.ErrNotExist) {
+		t.Skipf("the JSON-Schema-Test-Suite is not at %s; set JSON_SCHEMA_TEST_SUITE to its folder", root)
+	}
+	for _, draft := range []string{"draft4", "draft6", "draft7", "draft2019-09", "draft2020-12"} {
+		t.Run(draft, func(t *testing.T) {
+			files, err := filepath.Glob(filepath.Join(root, "tests", draft, "*.json"))
+			if err != nil || len(files) == 0 {
+				t.Fatalf("no cases: %v", err)
+			}
+			var ran, left int
+			for _, file := range files {
+				text, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var groups []suiteGroup
+				if err := json.Unmarshal(text, &groups, json.MatchCaseInsensitiveNames(true)); err != nil {
+					t.Fatal(err)
+				}
+				for _, g := range groups {
+					name := draft + "/" + filepath.Base(file) + ": " + g.Description
+					if exception(name) != "" {
+						left += len(g.Tests)
+						continue
+					}
+					ran += runGroup(t, draft, name, g)
+				}
+			}
+			t.Logf("%d cases ran, %d are left out", ran, left)
+		})
+	}
+}
+
+func exception(name string) string {
+	if reason := suiteExceptions[name]; reason != "" {
+		return reason
+	}
+	return ""
+}
+
+func runGroup(t *testing.T, draft, name string, g suiteGroup) int {
+	t.Helper()
+	root, _, err := decode(inDraft(draft, g.Schema), 1000)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	p, err := newProgram(root)
+	if err != nil {
+		t.Errorf("%s: %v", name, err)
+		return 0
+	}
+	for _, c := range g.Tests {
+		v, facts, err := decode(c.Data, 1000)
+		if err != nil {
+			t.Fatalf("%s: %s: %v", name, c.Description, err)
+		}
+		if err := p.validate(v, facts.depth, time.Now); (err == nil) != c.Valid {
+			t.Errorf("%s: %s: got %v, want valid = %t", name, c.Description, err, c.Valid)
+		}
+	}
+	return len(g.Tests)
+}
+
+// inDraft adds the $schema of a draft to a schema that is an object without.
+func inDraft(draft string, schema jsontext.Value) jsontext.Value {
+	uris := map[string]string{
+		"draft4":       "http://json-schema.org/draft-04/schema#",
+		"draft6":       "http://json-schema.org/draft-06/schema#",
+		"draft7":       "http://json-schema.org/draft-07/schema#",
+		"draft2019-09": "https://json-schema.org/draft/2019-09/schema",
+		"draft2020-12": "https://json-schema.org/draft/2020-12/schema",
+	}
+	text := strings.TrimSpace(string(schema))
+	rest, isObject := strings.CutPrefix(text, "{")
+	if !isObject || strings.Contains(text, `"$schema"`) {
+		return slices.Clone(schema)
+	}
+	if rest = strings.TrimSpace(rest); rest != "}" {
+		rest = "," + rest
+	}
+	return jsontext.Value(`{"$schema":"` + uris[draft] + `"` + rest)
+}
