@@ -7,8 +7,9 @@ import (
 
 // inbox holds the frames of a provider session until the actor takes them. It is
 // bounded, and putting never blocks: adjacent deltas are merged, then deltas are
-// dropped, and a durable frame that finds no room dooms its turn. Terminal
-// frames always find room.
+// dropped, those that wait too, since the complete message says all of it. A
+// durable frame that finds no room then dooms its turn. Terminal frames always
+// find room.
 type inbox struct {
 	queue      []thread.Frame
 	bytes      int
@@ -32,12 +33,30 @@ func (b *inbox) put(f thread.Frame) (doomed uint64) {
 			b.dropped++
 			return 0
 		case thread.FrameMessage, thread.FrameToolCall, thread.FrameUsage:
-			return f.Turn
+			b.dropDeltas()
+			if len(b.queue) > 0 && b.bytes+size > maxInboxBytes {
+				return f.Turn
+			}
 		}
 	}
 	b.queue = append(b.queue, f)
 	b.bytes += size
 	return 0
+}
+
+// dropDeltas makes room by forgetting the deltas that wait.
+func (b *inbox) dropDeltas() {
+	kept := b.queue[:0]
+	for _, f := range b.queue {
+		if f.Kind == thread.FrameDelta {
+			b.bytes -= cost(&f)
+			b.dropped++
+			continue
+		}
+		kept = append(kept, f)
+	}
+	clear(b.queue[len(kept):])
+	b.queue = kept
 }
 
 // merge appends a delta to one that is already last in the queue.

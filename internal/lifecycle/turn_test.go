@@ -263,7 +263,11 @@ func TestTextFasterThanTheActorIsMergedThenDropped(t *testing.T) {
 	if box.dropped == 0 {
 		t.Fatal("nothing was dropped")
 	}
-	if doomed := box.put(thread.Frame{Kind: thread.FrameMessage, Turn: 3, Text: strings.Repeat("m", 2048)}); doomed != 3 {
+	message := thread.Frame{Kind: thread.FrameMessage, Turn: 3, Text: strings.Repeat("m", maxInboxBytes/2)}
+	if doomed := box.put(message); doomed != 0 || len(box.queue) != 1 {
+		t.Fatalf("doomed = %d with %d frames: the deltas had to make room", doomed, len(box.queue))
+	}
+	if doomed := box.put(message); doomed != 3 {
 		t.Fatalf("doomed = %d, want turn 3", doomed)
 	}
 	n := len(box.queue)
