@@ -10,7 +10,6 @@ import (
 
 	"github.com/pedelec/pedelec-core/internal/fault"
 	"github.com/pedelec/pedelec-core/internal/thread"
-	"github.com/pedelec/pedelec-core/internal/tool"
 )
 
 // compareErrors compares errors by what is stored of them.
@@ -105,7 +104,7 @@ func TestAnOperationComesBackAsItWas(t *testing.T) {
 }
 
 func TestSkillsComeBackAsTheyWere(t *testing.T) {
-	s := &tool.Skills{Guidance: "g", Tools: []tool.Tool{{Name: "a", Description: "b", ArgsSchema: jsontext.Value(`{ }`), Timeout: time.Second}, {Name: "c"}}}
+	s := &thread.Skills{Guidance: "g", Tools: []thread.Tool{{Name: "a", Description: "b", ArgsSchema: jsontext.Value(`{ }`), Timeout: time.Second}, {Name: "c"}}}
 	var e encoder
 	e.skills(s)
 	got, err := decodeSkills(e.b)
@@ -157,7 +156,7 @@ func FuzzDecoders(f *testing.F) {
 	e.operation(&op)
 	f.Add(e.b)
 	e = encoder{}
-	e.skills(&tool.Skills{Guidance: "g", Tools: []tool.Tool{{Name: "a"}}})
+	e.skills(&thread.Skills{Guidance: "g", Tools: []thread.Tool{{Name: "a"}}})
 	f.Add(e.b)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if r, err := decodeRecord("t", b); err == nil {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/pedelec/pedelec-core/internal/fault"
 	"github.com/pedelec/pedelec-core/internal/thread"
-	"github.com/pedelec/pedelec-core/internal/tool"
 )
 
 func TestEveryKindOfChangeIsThereAfterReopening(t *testing.T) {
@@ -100,7 +99,7 @@ func TestACommitThatBreaksARuleIsRefusedAndChangesNothing(t *testing.T) {
 		"events out of order":       {func(c *thread.Commit) { c.Events[2].Seq = 7 }, fault.Internal},
 		"event after the latest":    {func(c *thread.Commit) { c.Events[2].Seq = 10 }, fault.Internal},
 		"operation without an id":   {func(c *thread.Commit) { c.Operations[0].ID = "" }, fault.Internal},
-		"skills later":              {func(c *thread.Commit) { c.Skills = &tool.Skills{} }, fault.Internal},
+		"skills later":              {func(c *thread.Commit) { c.Skills = &thread.Skills{} }, fault.Internal},
 		"far too large":             {func(c *thread.Commit) { c.Events[0].Text = string(make([]byte, maxItemBytes+1)) }, fault.Internal},
 	}
 	for name, test := range tests {

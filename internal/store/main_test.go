@@ -12,7 +12,6 @@ import (
 
 	"github.com/pedelec/pedelec-core/internal/fault"
 	"github.com/pedelec/pedelec-core/internal/thread"
-	"github.com/pedelec/pedelec-core/internal/tool"
 )
 
 // childEnv makes the test binary run a part of a test as a child process
@@ -114,7 +113,7 @@ func modelCommit(id string, r uint64, textBytes int) thread.Commit {
 		})
 	}
 	if r == 1 {
-		c.Skills = &tool.Skills{Guidance: id, Tools: []tool.Tool{{Name: "a", Description: "b", Timeout: time.Minute}}}
+		c.Skills = &thread.Skills{Guidance: id, Tools: []thread.Tool{{Name: "a", Description: "b", Timeout: time.Minute}}}
 	}
 	return c
 }

@@ -3,10 +3,13 @@ package store
 import (
 	"time"
 
-	"github.com/pedelec/pedelec-core/internal/tool"
+	"github.com/pedelec/pedelec-core/internal/thread"
 )
 
-func (e *encoder) skills(s *tool.Skills) {
+// maxToolsAhead bounds the memory that a damaged count can ask for.
+const maxToolsAhead = 256
+
+func (e *encoder) skills(s *thread.Skills) {
 	e.byte(valueVersion)
 	e.string(s.Guidance)
 	e.uint(uint64(len(s.Tools)))
@@ -19,14 +22,14 @@ func (e *encoder) skills(s *tool.Skills) {
 	}
 }
 
-func decodeSkills(v []byte) (*tool.Skills, error) {
+func decodeSkills(v []byte) (*thread.Skills, error) {
 	d := decoder{b: v}
 	d.version()
-	s := &tool.Skills{Guidance: d.string()}
+	s := &thread.Skills{Guidance: d.string()}
 	if n := d.count(); n > 0 {
-		s.Tools = make([]tool.Tool, 0, min(n, tool.MaxTools))
+		s.Tools = make([]thread.Tool, 0, min(n, maxToolsAhead))
 		for range n {
-			s.Tools = append(s.Tools, tool.Tool{
+			s.Tools = append(s.Tools, thread.Tool{
 				Name:        d.string(),
 				Description: d.string(),
 				ArgsSchema:  d.raw(),
