@@ -64,8 +64,11 @@ type Runtime interface {
 	// Settled returns a channel that is closed when the thread has no quarantined
 	// session here any more, or nil if it has none now.
 	Settled(threadID string) <-chan struct{}
-	// Drain makes the conversations not alive unless they run a turn.
+	// Drain makes the conversations not alive unless they run a turn or were opened
+	// for one that is about to begin.
 	Drain()
+	// Retire reports whether no such turn is left, and lets none begin from then on.
+	Retire() bool
 	Load() Load
 	// Broken is closed when the program cannot be talked to any more.
 	Broken() <-chan struct{}
@@ -77,5 +80,6 @@ type Runtime interface {
 type Load struct {
 	Sessions    int // open ones
 	Turns       int // that run, quarantined ones not counted
+	Reserved    int // sessions that were opened for a turn which is about to begin
 	Quarantined int // sessions whose old turn was given up and not yet answered
 }

@@ -13,6 +13,10 @@ import (
 // stderrTail is how much of a dead program's stderr goes into error details.
 const stderrTail = 4 << 10
 
+// reservationCheck is how often a runtime that shall go is looked at while turns
+// are about to begin on it: such a turn may never come.
+const reservationCheck = 500 * time.Millisecond
+
 // RuntimeFileEnv tells an agent's tools where the daemon is.
 const RuntimeFileEnv = "PEDELEC_CORE_IPC_RUNTIME_FILE"
 
@@ -159,6 +163,9 @@ func (i *instance) supervise() {
 	idle := time.NewTimer(i.slot.m.cfg.IdleStop)
 	defer idle.Stop()
 	idle.Stop() // until the greeting is done
+	again := time.NewTimer(reservationCheck)
+	defer again.Stop()
+	again.Stop()
 	for {
 		select {
 		case <-i.process.Done():
@@ -170,13 +177,19 @@ func (i *instance) supervise() {
 			i.end()
 		case <-i.wake:
 			load := i.runtime.Load()
-			if load.Turns == 0 && (load.Quarantined > 0 || i.draining.Load()) {
-				i.requestStop() // its last turn is over
+			if load.Quarantined > 0 || i.draining.Load() {
+				if i.runtime.Retire() { // its last turn is over
+					i.requestStop()
+				} else if load.Reserved > 0 {
+					again.Reset(reservationCheck)
+				}
 			}
 			idle.Stop()
 			if load.Sessions == 0 && i.greeted() {
 				idle.Reset(i.slot.m.cfg.IdleStop)
 			}
+		case <-again.C:
+			i.changed()
 		case <-idle.C:
 			if i.slot.release(i) {
 				i.requestStop()

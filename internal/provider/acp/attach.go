@@ -117,16 +117,19 @@ func (r *Runtime) settle(ctx context.Context, s *session, state sessionState, sp
 	if err := r.configure(ctx, s.id, state, spec.EffortArgs); err != nil {
 		return err
 	}
-	if spec.Instructions == "" || (spec.Instructed && !fresh) {
-		return nil
+	preamble, path := "", ""
+	if fresh || !spec.Instructed {
+		preamble = spec.Instructions
 	}
-	path, err := r.keepInstructions(spec)
-	if err != nil {
-		return err
+	if preamble != "" {
+		var err error
+		if path, err = r.keepInstructions(spec); err != nil {
+			return err
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s.preamble, s.copyPath = spec.Instructions, path
+	s.preamble, s.copyPath, s.opened = preamble, path, r.now()
 	return nil
 }
 

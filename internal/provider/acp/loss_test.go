@@ -202,7 +202,8 @@ func TestATurnThatIgnoresItsCancelIsFencedOff(t *testing.T) {
 	r := newRig(t, OpenCode(), knobs{})
 	stuck, stuckSink := r.open(r.spec("stuck"))
 	busy, busySink := r.open(r.spec("busy"))
-	idle, _ := r.open(r.spec("idle"))
+	idle, idleSink := r.open(r.spec("idle"))
+	r.run(idle, idleSink, 1, "say m x")
 	first := r.pids()[0]
 	r.start(busy, 1, "say m busy\ngate\nsay n done")
 	busySink.sawText("busy")
@@ -316,5 +317,42 @@ func TestADeathShortlyAfterTheStartCountsAsAFailure(t *testing.T) {
 	e := r.refuse(r.spec("t1"), fault.ProviderRuntimeStartFailed)
 	if e.Details["exitStatus"] != "exit status 7" || e.Details["cause"] == nil {
 		t.Errorf("details %v", e.Details)
+	}
+}
+
+func TestASessionThatWasJustOpenedStillGetsItsTurn(t *testing.T) {
+	r := newRig(t, OpenCode(), knobs{IgnoreTerm: true})
+	stuck, stuckSink := r.open(r.spec("stuck"))
+	first := r.pids()[0]
+	r.start(stuck, 1, "say m x\nhang")
+	stuckSink.sawText("x")
+	opened, sink := r.open(r.spec("opened"))
+	stuck.Conversation.Abandon(1)
+	if got := words(r.run(opened, sink, 1, "say m y")); got != "d:y | m:y | u:12 | ok" {
+		t.Error(got)
+	}
+	if opened.Conversation.Alive() {
+		t.Error("a second turn would begin beside the fenced one")
+	}
+	r.until("the process's end", func() bool { return !slices.Contains(r.pids(), first) })
+}
+
+func TestATurnThatNeverComesDoesNotKeepAProcess(t *testing.T) {
+	b := newBench(t, OpenCode())
+	now := time.Now()
+	b.now = func() time.Time { return now }
+	s := b.session(newCollector(t))
+	s.opened = now
+	b.Drain()
+	if !s.Alive() || b.Retire() || b.Load().Reserved != 1 {
+		t.Error("the reservation does not hold")
+	}
+	now = now.Add(reservation)
+	if s.Alive() || !b.Retire() {
+		t.Error("the reservation does not end")
+	}
+	s.opened = now
+	if s.Alive() {
+		t.Error("a turn could begin on a runtime that ends")
 	}
 }

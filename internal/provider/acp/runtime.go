@@ -32,6 +32,7 @@ type Runtime struct {
 	turns       int                 // that run and are not quarantined
 	quarantined int
 	draining    bool
+	ending      bool         // no turn begins any more
 	loss        *fault.Error // set when the process is gone
 	strangers   int          // frames for sessions that are not ours
 }
@@ -216,7 +217,30 @@ func (r *Runtime) asked(id jsonrpc.ID, params jsontext.Value) {
 func (r *Runtime) Load() provider.Load {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return provider.Load{Sessions: len(r.sessions), Turns: r.turns, Quarantined: r.quarantined}
+	return provider.Load{Sessions: len(r.sessions), Turns: r.turns, Reserved: r.reservations(), Quarantined: r.quarantined}
+}
+
+// reservations counts the sessions that wait for the turn they were opened for.
+// The mutex is held.
+func (r *Runtime) reservations() int {
+	n := 0
+	for _, s := range r.sessions {
+		if s.reserved() {
+			n++
+		}
+	}
+	return n
+}
+
+// Retire reports whether no turn runs or is about to, and lets none begin from
+// then on.
+func (r *Runtime) Retire() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.turns == 0 && r.reservations() == 0 {
+		r.ending = true
+	}
+	return r.ending
 }
 
 // Drain makes idle conversations not alive.

@@ -3,6 +3,7 @@ package acp
 import (
 	"context"
 	"strconv"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -27,7 +28,13 @@ type session struct {
 	replaying  bool          // its history comes in
 	quarantine chan struct{} // not nil: turn was given up; closed when its prompt is answered
 	closed     bool
+	opened     time.Time // when it was opened for a turn that has not begun; zero = begun
 }
+
+// reservation is how long a session that was opened for a turn may take that turn
+// although its runtime shall go. It only has to cover what lies between the two
+// steps, which is one commit.
+const reservation = 5 * time.Second
 
 var _ thread.Conversation = (*session)(nil)
 
@@ -92,6 +99,7 @@ func (s *session) begin(t thread.Turn) (*turn, string, error) {
 		questions: map[jsonrpc.ID]struct{}{},
 		ended:     make(chan struct{}),
 	}
+	s.opened = time.Time{}
 	s.r.turns++
 	return s.turn, text, nil
 }
@@ -109,7 +117,16 @@ func (s *session) alive() bool {
 	if s.closed || s.quarantine != nil || s.r.loss != nil || s.r.conn.Err() != nil {
 		return false
 	}
-	return s.turn != nil || (!s.r.draining && s.r.quarantined == 0)
+	if s.turn != nil {
+		return true
+	}
+	return !s.r.ending && (s.reserved() || (!s.r.draining && s.r.quarantined == 0))
+}
+
+// reserved reports whether the session waits for the turn that it was opened for.
+// The mutex is held.
+func (s *session) reserved() bool {
+	return !s.opened.IsZero() && s.r.now().Sub(s.opened) < reservation
 }
 
 // update passes on what the agent says. It runs on the reader.
