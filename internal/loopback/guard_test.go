@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -132,13 +133,22 @@ func TestAHeaderOver16KiBIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var serving sync.WaitGroup // the server does not wait for its connections
 	server := &http.Server{
 		MaxHeaderBytes: MaxHeaderBytes,
 		Handler:        Guard{Port: l.Port()}.Protect(Health, http.NotFoundHandler()),
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			switch state {
+			case http.StateNew:
+				serving.Add(1)
+			case http.StateClosed:
+				serving.Done()
+			}
+		},
 	}
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.Serve(l) }()
-	defer func() { server.Close(); <-done }()
+	defer func() { server.Close(); <-done; serving.Wait() }()
 	for size, want := range map[int]int{15 << 10: http.StatusNotFound, 17 << 10: http.StatusRequestHeaderFieldsTooLarge} {
 		conn, err := net.Dial("tcp", l.Addr().String())
 		if err != nil {
