@@ -206,14 +206,21 @@ func (st *stepper) rememberFinished(c *toolCall, answer ToolAnswer) {
 	if len(kept) >= maxFinishedToKeep {
 		kept = kept[1:]
 	}
-	if len(c.waiters) > 0 {
-		kept = append(kept, finishedCall{call: c, answer: answer, at: st.now, unknown: c.waiters})
+	unknown := c.waiters
+	if c.native {
+		unknown = append(slices.Clone(unknown), runtimeWaits)
+	}
+	if len(unknown) > 0 {
+		kept = append(kept, finishedCall{call: c, answer: answer, at: st.now, unknown: unknown})
 	}
 	b.finished = kept
 }
 
 // delivered notes that an answer has reached its waiter, who will not ask again.
 func (st *stepper) delivered(in Delivered) {
+	if in.Waiter == runtimeWaits {
+		return
+	}
 	b := &st.turn.tools
 	kept := make([]finishedCall, 0, len(b.finished))
 	for _, f := range b.finished {

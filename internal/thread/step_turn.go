@@ -48,7 +48,7 @@ func (st *stepper) started(in Started) {
 	}
 	st.turn.phase = sent
 	st.disarm(TimerStart)
-	if st.turn.verdict == undecided {
+	if st.turn.verdict == undecided && st.turn.tools.out == nil {
 		st.arm(TimerSilence)
 	}
 }
@@ -219,9 +219,10 @@ func (st *stepper) stopTimedOut() {
 }
 
 // silent fails a turn in which the provider has said nothing for the watchdog's
-// whole time. The watchdog is armed once a turn; frames only move lastFrame.
+// whole time. The watchdog is armed once a turn and again behind each tool
+// request, whose time does not count; frames only move lastFrame.
 func (st *stepper) silent() {
-	if st.turn.verdict != undecided {
+	if st.turn.verdict != undecided || st.turn.tools.out != nil {
 		return
 	}
 	err := fault.New(fault.ProviderTimeout, "The agent was silent for too long.").With("provider", st.Provider.String())

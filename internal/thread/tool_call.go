@@ -68,6 +68,10 @@ type finishedCall struct {
 	unknown []CallerID
 }
 
+// runtimeWaits stands for the runtime among the waiters of a finished native
+// call. Nobody can tell whether it has read its answer.
+const runtimeWaits CallerID = 0
+
 // answeredRequest is a request whose result was accepted.
 type answeredRequest struct {
 	requestID string
