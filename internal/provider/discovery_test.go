@@ -165,7 +165,7 @@ func TestAProgramIsProbedAgainOnlyWhenItsFileChanged(t *testing.T) {
 func TestAProbeThatHangsIsKilledWithItsGroup(t *testing.T) {
 	p := newPlace(t)
 	p.put("a/agent", "#!/bin/sh\nsleep 1000 &\necho $! > \"$(dirname \"$0\")/pid.$$\"\nwait\n")
-	p.cfg.ProbeTimeout = 200 * time.Millisecond
+	p.cfg.ProbeTimeout = time.Second
 	s := p.cursor(p.manager())
 	if s.Available || !strings.Contains(s.Error, "agent did not answer in time") {
 		t.Errorf("status %+v", s)

@@ -79,7 +79,7 @@ func (s *slot) launchInstance(l launch) (*instance, *fault.Error) {
 		},
 		OnStray: func(_ *proc.Process, stray proc.Stray) {
 			if stray.Kind == proc.Oversize {
-				inst.runtime.Skipped()
+				inst.runtime.Skipped(stray.Head)
 			}
 		},
 	})

@@ -12,6 +12,15 @@ import (
 	"github.com/pedelec/pedelec-core/internal/thread"
 )
 
+// The failpoints of this package.
+const (
+	PointGreeted = "provider.start.greeted" // a program runs and has answered; nobody knows yet
+	PointOpened  = "provider.attach.opened" // a session is open; its thread does not know yet
+)
+
+// Points lists the failpoints of this package.
+var Points = []string{PointGreeted, PointOpened}
+
 // A slot holds the processes of one shared provider: the current one, on which
 // sessions are opened, and older ones that finish what they have.
 type slot struct {
@@ -58,6 +67,7 @@ func (s *slot) attachOnce(ctx context.Context, spec thread.SessionSpec, sink thr
 		}
 	}
 	a, err := inst.runtime.Attach(ctx, spec, sink)
+	_ = fault.Point(PointOpened)
 	s.mu.Lock()
 	inst.opening--
 	s.mu.Unlock()
@@ -186,6 +196,7 @@ func (s *slot) refusal(wait time.Duration) *fault.Error {
 // start runs a start to its end.
 func (s *slot) start(st *starting) {
 	inst, err := s.launchInstance(st.launch)
+	_ = fault.Point(PointGreeted)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.starting = nil

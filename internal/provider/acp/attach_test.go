@@ -81,7 +81,7 @@ func TestResumingASession(t *testing.T) {
 
 func TestAResumeThatHangsHurtsOnlyItself(t *testing.T) {
 	f := OpenCode()
-	f.Open = 300 * time.Millisecond
+	f.Open = time.Second
 	r := newRig(t, f, knobs{HangResume: true})
 	a, sink := r.open(r.spec("t1"))
 	r.start(a, 1, "say m x\ngate")
@@ -232,7 +232,7 @@ func TestALoginIsUsedButNeverWaitedFor(t *testing.T) {
 			if tt.cursor {
 				f = Cursor()
 			}
-			f.Authenticate = 200 * time.Millisecond
+			f.Authenticate = time.Second
 			r := newRig(t, f, tt.knobs)
 			r.env = tt.env
 			if tt.code != "" {

@@ -327,6 +327,9 @@ func (f *fakeAgent) prompt(id jsontext.Value, session, text string, cancel chan 
 			}
 		case "long": // a line of 17 MiB
 			f.raw(`{"jsonrpc":"2.0","method":"session/update","params":"` + strings.Repeat("x", 17<<20) + "\"}\n")
+		case "longend": // a result of 17 MiB
+			f.reply(id, `{"stopReason":"end_turn","x":"`+strings.Repeat("x", 17<<20)+`"}`)
+			return
 		case "flood":
 			_, _ = os.Stderr.WriteString(strings.Repeat("fake complains\n", 10<<20/15))
 		case "ask":

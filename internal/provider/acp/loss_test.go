@@ -128,7 +128,7 @@ func TestAHandshakeThatFailsLeavesNoProcess(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			f := OpenCode()
-			f.Handshake = time.Second
+			f.Handshake = 2 * time.Second
 			r := newRig(t, f, tt.knobs)
 			r.refuse(r.spec("t1"), fault.ProviderRuntimeStartFailed)
 			if len(r.manager.Runtimes()) != 0 {
@@ -142,7 +142,7 @@ func TestAHandshakeThatFailsLeavesNoProcess(t *testing.T) {
 
 func TestASilentAgentIsGivenUpAfterThreeRequests(t *testing.T) {
 	f := OpenCode()
-	f.Open, f.Silence = 100*time.Millisecond, 250*time.Millisecond
+	f.Open, f.Silence = 600*time.Millisecond, 1500*time.Millisecond
 	r := newRig(t, f, knobs{HangResume: true})
 	a, sink := r.open(r.spec("t1"))
 	r.start(a, 1, "say m x\nhang")

@@ -48,9 +48,9 @@ func newRuntime(f Flavour, l provider.Link) *Runtime {
 // Feed takes a frame from the agent.
 func (r *Runtime) Feed(frame []byte) { r.conn.Feed(frame) }
 
-// Skipped hears of a frame that was too long. Which session it was for is not
-// known; the turn goes on without it.
-func (r *Runtime) Skipped() { r.conn.Skipped() }
+// Skipped hears of a frame that was too long. If it was an answer its request
+// fails; a turn goes on without an update.
+func (r *Runtime) Skipped(head []byte) { r.conn.Skipped(head) }
 
 // Broken is closed when the agent cannot be talked to any more.
 func (r *Runtime) Broken() <-chan struct{} { return r.conn.Done() }

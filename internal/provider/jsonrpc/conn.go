@@ -146,13 +146,29 @@ func (c *Conn) Feed(text []byte) {
 	}
 }
 
-// Skipped records a line that was too long to be read. The peer lives, so this
-// counts as a sign of life.
-func (c *Conn) Skipped() {
+// ErrTooLong is the error of a request whose answer was too long to be read.
+var ErrTooLong = errors.New("jsonrpc: the answer is too long")
+
+// Skipped takes the beginning of a line that was too long to be read. If that
+// shows whose it is, an answer fails its request and a request is refused. It is
+// called by the reader.
+func (c *Conn) Skipped(head []byte) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.stats.SkippedLines++
 	c.misses, c.lastFrame = 0, time.Now()
+	c.mu.Unlock()
+	id, kind := peek(head)
+	switch {
+	case id == nil:
+	case kind == Request:
+		if err := c.Refuse(ID(id), CodeInvalidRequest, "The request is too long"); err != nil {
+			return // the peer takes no input; its process says so elsewhere
+		}
+	case kind == Response:
+		if got := c.take(id); got != nil {
+			got(nil, ErrTooLong)
+		}
+	}
 }
 
 func (c *Conn) stray(text []byte) {
@@ -166,21 +182,28 @@ func (c *Conn) stray(text []byte) {
 }
 
 func (c *Conn) answered(m Message) {
-	id, err := strconv.ParseInt(string(m.ID), 10, 64)
+	got := c.take(m.ID)
+	switch {
+	case got == nil:
+	case m.Error != nil:
+		got(nil, m.Error)
+	default:
+		got(m.Result, nil)
+	}
+}
+
+// take returns who waits for an answer, if anybody, and lets nobody wait any more.
+func (c *Conn) take(id jsontext.Value) answer {
+	n, err := strconv.ParseInt(string(id), 10, 64)
 	c.mu.Lock()
-	got := c.pending[id]
-	delete(c.pending, id)
+	defer c.mu.Unlock()
+	got := c.pending[n]
 	if err != nil || got == nil {
 		c.stats.LateAnswers++
-		c.mu.Unlock()
-		return
+		return nil
 	}
-	c.mu.Unlock()
-	if m.Error != nil {
-		got(nil, m.Error)
-		return
-	}
-	got(m.Result, nil)
+	delete(c.pending, n)
+	return got
 }
 
 // Go sends a request. When it returns nil the request is written, and got will

@@ -194,6 +194,45 @@ func TestAWriteThatFailsFailsItsRequest(t *testing.T) {
 	}
 }
 
+func TestALineThatIsTooLongHurtsOnlyItsOwnRequest(t *testing.T) {
+	tests := []struct {
+		head, answered string
+		written        int // answers to the peer
+	}{
+		{head: `{"jsonrpc":"2.0","id":2,"result":{"id":1,"text":"xxx`, answered: "2"},
+		{head: `{"id":1,"error":{"message":"xxx`, answered: "1"},
+		{head: `{"result":{"id":1},"id":2,"x":"xxx`, answered: "2"},
+		{head: `{"result":{"id":1,"text":"xxx`},
+		{head: `{"id":99,"result":"xxx`},
+		{head: `{"id":null,"result":"xxx`},
+		{head: `{"method":"session/update","params":{"id":1,"x":"xxx`},
+		{head: `{"id":1,"method":"ask","params":{"x":"xxx`, written: 1},
+		{head: `{"id":"q","method":"as`, written: 1},
+		{head: `{"id":1,"params":{"x":"xxx`},
+		{head: `xxx`},
+		{head: ``},
+	}
+	for _, tt := range tests {
+		c, p := newConn(V2)
+		answered := ""
+		for n := range 2 {
+			err := c.Go(t.Context(), "m", nil, func(_ jsontext.Value, err error) {
+				if !errors.Is(err, ErrTooLong) {
+					t.Errorf("%s: %v", tt.head, err)
+				}
+				answered += fmt.Sprint(n + 1)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.Skipped([]byte(tt.head))
+		if answered != tt.answered || len(p.written()) != 2+tt.written || c.Stats().SkippedLines != 1 {
+			t.Errorf("%s: answered %q, written %q", tt.head, answered, p.written()[2:])
+		}
+	}
+}
+
 func TestALateResultIsHandedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := newConn(V2)

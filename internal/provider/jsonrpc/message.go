@@ -1,6 +1,7 @@
 package jsonrpc
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 
 // Codes of JSON-RPC 2.0 that we send ourselves.
 const (
+	CodeInvalidRequest = -32600
 	CodeMethodNotFound = -32601
 	CodeInvalidParams  = -32602
 )
@@ -76,6 +78,35 @@ func Decode(line []byte) (Message, error) {
 		return Message{Kind: Response, ID: in.ID, Result: in.Result}, nil
 	}
 	return Message{}, ErrNotMessage
+}
+
+// peek reads the id and the kind of a message of which only the beginning is
+// there. What does not come before the cut is nil or 0.
+func peek(head []byte) (id jsontext.Value, kind Kind) {
+	dec := jsontext.NewDecoder(bytes.NewReader(head), lenient)
+	if token, err := dec.ReadToken(); err != nil || token.Kind() != '{' {
+		return nil, 0
+	}
+	for {
+		name, err := dec.ReadToken()
+		if err != nil || name.Kind() != '"' {
+			return id, kind
+		}
+		member := name.String()
+		switch member {
+		case "method":
+			kind = Request
+		case "result", "error":
+			kind = Response
+		}
+		value, err := dec.ReadValue()
+		if err != nil {
+			return id, kind
+		}
+		if member == "id" && value.Kind() != 'n' {
+			id = value.Clone()
+		}
+	}
 }
 
 // decodeError never fails: an error of an unknown shape is still an error.
