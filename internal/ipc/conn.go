@@ -41,6 +41,8 @@ type conn struct {
 	working bool      // a goroutine runs requests
 	ending  ending
 	served  bool // a valid request was accepted
+	lines   int  // lines received so far
+	hungUp  bool // the client closed its side cleanly
 
 	// foreign counts lines in a row that another protocol's speaker would send,
 	// buf is where answers are built; both belong to whoever runs requests.
@@ -117,6 +119,7 @@ func (c *conn) read(input io.Reader, lines *lineScanner) error {
 // shall go on.
 func (c *conn) readFailed(err error, lines *lineScanner) error {
 	if errors.Is(err, io.EOF) {
+		c.noteHangUp()
 		c.subs.close()
 		if line, ok := lines.next(); ok { // arrived together with EOF
 			_ = c.submit(line)
@@ -175,6 +178,7 @@ func (c *conn) submit(line []byte) error {
 		c.mu.Unlock()
 		return errStopped
 	}
+	c.lines++
 	if c.working {
 		c.queue = append(c.queue, append([]byte(nil), line...))
 		c.queued += cost(line)
@@ -262,9 +266,11 @@ func (c *conn) accept(line []byte) *request {
 
 // perform runs one request and writes its answer.
 func (c *conn) perform(req *request) {
-	call := &call{server: c.server, caller: req.caller, subs: c.subs}
+	call := &call{server: c.server, caller: req.caller, subs: c.subs, to: c}
 	line, code := c.server.answer(c.ctx, req, call, c.buf)
+	call.receipt.begin()
 	err := c.out.answer(line)
+	call.receipt.end(err)
 	if call.answered != nil {
 		call.answered(err == nil && code == "")
 	}

@@ -79,7 +79,7 @@ func FuzzRequestLine(f *testing.F) {
 	}
 	s := bareServer(f)
 	f.Fuzz(func(t *testing.T, line []byte) {
-		c := &call{server: s, subs: newSubscriptions(nil)}
+		c := &call{server: s, subs: newSubscriptions(nil), to: &conn{}}
 		c.subs.open = func(int) {}
 		req := s.decodeRequest(line)
 		c.caller = req.caller

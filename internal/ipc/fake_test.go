@@ -36,6 +36,9 @@ type memoryThreads struct {
 	snapshot func(*thread.Snapshot)
 	list     []thread.Summary
 	ops      map[string]string
+
+	receipts  []thread.Delivery
+	submitted []string
 }
 
 type memoryThread struct {
@@ -324,6 +327,27 @@ func (m *memoryThreads) Delete(ctx context.Context, c thread.Caller, id string) 
 		return err
 	}
 	delete(m.threads, id)
+	return nil
+}
+
+func (m *memoryThreads) CallTool(ctx context.Context, r thread.ToolRequest) (jsontext.Value, error) {
+	if err := m.enter(ctx, "CallTool", thread.Caller{}); err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.receipts = append(m.receipts, r.Delivery)
+	return r.Args, nil
+}
+
+func (m *memoryThreads) ToolSpec(_ context.Context, _, name string) (thread.Tool, error) {
+	return thread.Tool{Name: name, Description: "Says it.", ArgsSchema: jsontext.Value(`{"type":"object"}`), Timeout: time.Minute}, nil
+}
+
+func (m *memoryThreads) SubmitToolResult(ctx context.Context, c thread.Caller, id, requestID string, result jsontext.Value) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.submitted = append(m.submitted, requestID+" "+string(result))
 	return nil
 }
 

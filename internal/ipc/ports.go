@@ -25,6 +25,10 @@ type Threads interface {
 	End(ctx context.Context, c thread.Caller, threadID string) error
 	Resume(ctx context.Context, c thread.Caller, threadID string) (thread.Snapshot, error)
 	Delete(ctx context.Context, c thread.Caller, threadID string) error
+	// CallTool returns the page's result of a frontend tool call.
+	CallTool(ctx context.Context, r thread.ToolRequest) (jsontext.Value, error)
+	ToolSpec(ctx context.Context, threadID, toolName string) (thread.Tool, error)
+	SubmitToolResult(ctx context.Context, c thread.Caller, threadID, requestID string, result jsontext.Value) error
 	List(ctx context.Context, c thread.Caller, q thread.ListQuery) (thread.Page, error)
 	ReadEvents(ctx context.Context, c thread.Caller, threadID string, afterSeq uint64, limit int) (thread.EventPage, error)
 }

@@ -20,10 +20,20 @@ type call struct {
 	server *Server
 	caller thread.Caller
 	subs   *subscriptions // of the connection that it came on
+	to     recipient      // whoever reads the answer
 
 	// answered runs after the answer was written, or could not be; nil = nothing
 	// to do.
 	answered func(written bool)
+	// receipt watches whether the answer arrives; nil = nobody asks.
+	receipt *receipt
+}
+
+// recipient is the other side of a connection, as far as a handler asks about it.
+type recipient interface {
+	// receipt begins to watch whether an answer that is still to be written
+	// arrives.
+	receipt() *receipt
 }
 
 // access says who may send a request.
@@ -105,6 +115,10 @@ var routes = index(
 	handle("prepare_thread", forAnyone, prepareThread),
 	handle("send_text", forAnyone, sendText),
 	handle("cancel_operation", forAnyone, cancelOperation),
+
+	handle("tool_call", forAnyone, callTool),
+	handle("tool_spec", forAnyone, toolSpec),
+	handle("submit_tool_result", forAnyone, submitToolResult),
 
 	handle("update_settings", forOperator, updateSettings),
 	handleBare("refresh_providers", forOperator, refreshProviders),

@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"context"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -20,7 +21,10 @@ type actor struct {
 	autoEnd bool   // never changes
 	svc     *Service
 	log     zerolog.Logger
-	skills  *tool.Skills
+	skills  *tool.Skills // nil = created without
+	tools   *tool.Set
+	answers deliveries   // tool answers that may not have arrived
+	natives atomic.Int32 // native tool calls that are being checked
 	mail    *mailbox
 	ring    *ring
 	timers  *timers
@@ -45,6 +49,11 @@ func (s *Service) newActor(l thread.Loaded, active thread.Operation) *actor {
 		svc: s, log: s.cfg.Log.With().Str(logThread, l.Record.ID).Logger(),
 		skills: l.Skills, mail: newMailbox(), settled: make(chan struct{}),
 	}
+	var skills tool.Skills
+	if l.Skills != nil {
+		skills = *l.Skills
+	}
+	a.tools = tool.NewSet(skills, time.Now)
 	a.timers = newTimers(a.mail, s.cfg.Durations)
 	a.runner = &runner{a: a}
 	unsettled := l.Record.NeedsSettling(s.cfg.Instance)
@@ -118,6 +127,9 @@ func (a *actor) accept(in thread.Input) {
 	if t, ok := in.(thread.TimerFired); ok && a.notYet(t) {
 		return
 	}
+	if f, ok := in.(thread.FrameArrived); ok && f.Frame.Kind == thread.FrameToolCall {
+		a.nativeCall(f.Frame)
+	}
 	if a.held.any() {
 		a.acceptWhileHolding(in)
 		return
@@ -139,16 +151,23 @@ func (a *actor) notYet(t thread.TimerFired) bool {
 	return true
 }
 
-// try steps one input and has the outcome stored, told, done and answered, in
-// this order. It returns false when the outcome could not be stored.
+// try steps one input and has the outcome stored and then done. It returns false
+// when it could not be stored.
 func (a *actor) try(in thread.Input) (ok bool) {
 	defer a.recoverInput(in, &ok)
 	a.out.Reset()
 	next := thread.Step(a.state, in, a.svc.cfg.Now(), &a.out)
 	if err := a.store(&next); err != nil {
-		a.commitFailed(in, fault.From(err))
+		a.commitFailed(in, next, fault.From(err))
 		return false
 	}
+	a.goOn(in, next)
+	return true
+}
+
+// goOn takes the next state and tells, does and answers what a step said, in
+// this order.
+func (a *actor) goOn(in thread.Input, next thread.State) {
 	a.state = next
 	a.tell()
 	if a.out.Durable || len(a.out.Replies) > 0 {
@@ -162,7 +181,6 @@ func (a *actor) try(in thread.Input) (ok bool) {
 		a.mail.reply(r)
 	}
 	a.afterwards(in)
-	return true
 }
 
 // store makes the outcome of a step durable, if it needs to be.
@@ -186,20 +204,22 @@ func (a *actor) store(next *thread.State) error {
 
 // commitFailed answers the callers whose wish could not be recorded and keeps
 // what must not be lost.
-func (a *actor) commitFailed(in thread.Input, err *fault.Error) {
+func (a *actor) commitFailed(in thread.Input, next thread.State, err *fault.Error) {
 	a.svc.metrics.commitFailures.Inc()
 	a.log.Error().Err(err).Str(logInput, inputName(in)).Msg("a change of the thread could not be stored")
-	caller := thread.CallerOf(in)
-	next, keep := thread.Refuse(a.state, in)
-	a.state = next
-	if caller != 0 {
+	if caller := thread.CallerOf(in); caller != 0 {
 		a.mail.reply(thread.Reply{Caller: caller, Err: err})
 	}
 	for _, r := range a.out.Replies {
 		a.mail.reply(thread.Reply{Caller: r.Caller, Err: err})
 	}
-	if keep {
-		a.held.push(in, err, a.svc.cfg.Durations.Retry)
+	refused, keep := thread.Refuse(a.state, in)
+	a.state = refused
+	switch {
+	case keep:
+		a.held.hold(heldInput{in: in, attempt: newAttempt(next, &a.out)}, err, a.svc.cfg.Durations.Retry)
+	case err.Code == fault.StorageFailed:
+		a.held.hold(heldInput{in: in, attempt: newAttempt(next, &a.out), refused: true}, err, a.svc.cfg.Durations.Retry)
 	}
 	a.unblockReaders(in)
 }

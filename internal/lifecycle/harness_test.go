@@ -2,7 +2,6 @@ package lifecycle
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -229,6 +228,7 @@ type memConversation struct {
 	closed    int
 	onCancel  func(turn uint64)
 	startErr  error
+	answers   []string
 }
 
 func (c *memConversation) StartTurn(_ context.Context, t thread.Turn) error {
@@ -249,8 +249,15 @@ func (c *memConversation) Cancel(_ context.Context, turn uint64) error {
 	return nil
 }
 
-func (c *memConversation) AnswerTool(context.Context, string, thread.ToolAnswer) error {
-	return errors.New("no native tools here")
+func (c *memConversation) AnswerTool(_ context.Context, callID string, a thread.ToolAnswer) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	said := string(a.Result)
+	if a.Error != nil {
+		said = string(a.Error.Code)
+	}
+	c.answers = append(c.answers, callID+" "+said)
+	return nil
 }
 
 func (c *memConversation) Abandon(turn uint64) {

@@ -17,6 +17,7 @@ type memStore struct {
 	mu      sync.Mutex
 	threads map[string]*memThread
 	fail    error // what commits answer; nil = they work
+	lie     error // what the next commit answers although it works
 	commits int
 	loads   int
 }
@@ -39,6 +40,12 @@ func (m *memStore) setFail(err error) {
 	m.fail = err
 }
 
+func (m *memStore) setLie(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lie = err
+}
+
 func (m *memStore) Commit(c thread.Commit) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -47,6 +54,11 @@ func (m *memStore) Commit(c thread.Commit) error {
 	}
 	m.commits++
 	t := m.threads[c.Record.ID]
+	if t != nil && t.loaded.Record.Revision == c.Record.Revision && t.loaded.Record.Instance == c.Record.Instance {
+		return nil // the same once more
+	}
+	lie := m.lie
+	m.lie = nil
 	if t == nil {
 		t = &memThread{ops: map[string]thread.Operation{}}
 		t.loaded.Skills = c.Skills
@@ -70,7 +82,7 @@ func (m *memStore) Commit(c thread.Commit) error {
 	for _, id := range c.Drop {
 		delete(t.ops, id)
 	}
-	return nil
+	return lie
 }
 
 func (m *memStore) ReserveBlock(id string, end uint64) error {

@@ -155,3 +155,76 @@ func (b *bench) snapshot(id string) thread.Snapshot {
 	}
 	return s
 }
+
+var errUndecided = fault.New(fault.StorageFailed, "the test's disk does not say")
+
+func TestARefusedCommandThatWasStoredAllTheSameHappens(t *testing.T) {
+	start(t, func(b *bench) {
+		id := b.create()
+		w := b.watch(id)
+		b.store.setLie(errUndecided)
+		op := "op"
+		_, err := b.SendText(b.Context(), anyone, id, "x", &op)
+		wantCode(t, err, fault.StorageFailed)
+		w.expect()
+		time.Sleep(DefaultDurations.Retry)
+		w.expect("status_changed running (op)", "provider_session_id_updated (op)")
+		again, err := b.SendText(b.Context(), anyone, id, "x", &op)
+		if err != nil || !again.Replayed {
+			t.Fatalf("the repeated request = %+v, %v", again, err)
+		}
+		if n := len(b.conversation().turns); n != 1 {
+			t.Fatalf("the provider was told %d turns, want one", n)
+		}
+	})
+}
+
+func TestARefusedCommandThatWasNotStoredLeavesNothingBehind(t *testing.T) {
+	start(t, func(b *bench) {
+		id := b.create()
+		w := b.watch(id)
+		b.store.setFail(errUndecided)
+		op := "op"
+		_, err := b.SendText(b.Context(), anyone, id, "x", &op)
+		wantCode(t, err, fault.StorageFailed)
+		b.store.setFail(nil)
+		time.Sleep(DefaultDurations.Retry)
+		w.expect()
+		b.send(id, "other", "y")
+		w.expect("status_changed running (other)", "provider_session_id_updated (other)")
+	})
+}
+
+func TestAProvidersFrameThatWasStoredAllTheSameIsToldOnce(t *testing.T) {
+	start(t, func(b *bench) {
+		id := b.create()
+		w := b.watch(id)
+		b.send(id, "op", "x")
+		c := b.conversation()
+		w.got()
+		b.store.setLie(errUndecided)
+		c.says(message("m"), finished(thread.OutcomeSuccess))
+		time.Sleep(DefaultDurations.Retry + tick)
+		w.expect("assistant_message (op) m", "status_changed idle (op)", "operation_completed (op) true")
+		again := b.watch(id, 4)
+		again.expect("assistant_message (op) m", "status_changed idle (op)", "operation_completed (op) true")
+	})
+}
+
+func TestADeletionThatWasStoredAllTheSameHappens(t *testing.T) {
+	start(t, func(b *bench) {
+		id := b.create()
+		if err := b.End(b.Context(), anyone, id); err != nil {
+			t.Fatal(err)
+		}
+		b.store.setFail(errUndecided)
+		wantCode(t, b.Delete(b.Context(), anyone, id), fault.StorageFailed)
+		b.store.mu.Lock()
+		b.store.fail = nil
+		delete(b.store.threads, id)
+		b.store.mu.Unlock()
+		time.Sleep(DefaultDurations.Retry)
+		_, err := b.Snapshot(b.Context(), anyone, id)
+		wantCode(t, err, fault.ThreadNotFound)
+	})
+}

@@ -1,6 +1,8 @@
 package thread
 
 import (
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/pedelec/pedelec-core/internal/tool"
 )
 
@@ -91,4 +93,13 @@ type JournalEvent struct {
 	Event
 	Message          *string // status running of a user operation
 	MessageTruncated bool    // the text was longer than MaxStoredText; Message holds its start
+}
+
+// ToolRequest is an agent's call of a frontend tool.
+type ToolRequest struct {
+	ThreadID string
+	CallID   string // the provider's own id of the call; "" = it has none
+	Name     string
+	Args     jsontext.Value
+	Delivery Delivery // tells later whether the answer arrived; nil = nobody knows
 }
