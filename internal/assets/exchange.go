@@ -1,0 +1,84 @@
+package assets
+
+import (
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/pedelec/pedelec-core/internal/fault"
+)
+
+// exchange is one HTTP request and its answer.
+type exchange struct {
+	m       *Manager
+	w       http.ResponseWriter
+	r       *http.Request
+	conn    *http.ResponseController
+	reading bool // the body was asked for, so that the client sends it
+}
+
+// refusal is an error with another HTTP status than that of its code.
+type refusal struct {
+	status int
+	fault  *fault.Error
+}
+
+func (r *refusal) Error() string { return r.fault.Error() }
+
+// Unwrap returns the error without the status.
+func (r *refusal) Unwrap() error { return r.fault }
+
+// errorBody is the body of every error.
+type errorBody struct {
+	Error struct {
+		Code    fault.Code     `json:"code"`
+		Message string         `json:"message"`
+		Details map[string]any `json:"details,omitempty"`
+	} `json:"error"`
+}
+
+// refuse answers with an error and reads what is left of the body.
+func (e *exchange) refuse(err error) {
+	f := fault.From(err)
+	status := f.Code.Info().HTTP
+	if r, ok := err.(*refusal); ok {
+		status = r.status
+	}
+	var body errorBody
+	body.Error.Code, body.Error.Message, body.Error.Details = f.Code, f.Message(), f.Details
+	// The answer goes out before the rest of the body is read: who looks at it
+	// early can stop sending.
+	_ = e.conn.EnableFullDuplex() // only HTTP/2 cannot, where it is not needed
+	e.answer(status, body)
+	e.drain()
+}
+
+// answer writes a JSON answer.
+func (e *exchange) answer(status int, body any) {
+	data, err := json.Marshal(body, json.Deterministic(true))
+	if err != nil {
+		e.m.cfg.Log.Error().Err(err).Msg("An answer of the transfer server cannot be encoded.")
+		status, data = http.StatusInternalServerError, []byte(`{"error":{"code":"INTERNAL","message":"The answer cannot be encoded."}}`)
+	}
+	h := e.w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(data)))
+	_ = e.conn.SetWriteDeadline(time.Now().Add(e.m.cfg.IdleTimeout))
+	e.w.WriteHeader(status)
+	_, _ = e.w.Write(data) // a client that is gone needs no answer
+	_ = e.conn.Flush()
+}
+
+// drain reads the rest of the body. A client that waits for a word before it
+// sends the body (Expect) has its answer and sends none.
+func (e *exchange) drain() {
+	if !e.reading && strings.EqualFold(e.r.Header.Get("Expect"), "100-continue") {
+		return
+	}
+	_ = e.conn.SetReadDeadline(time.Now().Add(e.m.cfg.DrainTimeout))
+	_, _ = io.CopyN(io.Discard, e.r.Body, e.m.cfg.DrainBytes)
+}

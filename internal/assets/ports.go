@@ -1,0 +1,27 @@
+package assets
+
+import (
+	"context"
+
+	"github.com/pedelec/pedelec-core/internal/thread"
+)
+
+// Info is what an asset request has to know of a thread.
+type Info struct {
+	Owner     string // normalised origin; "" = nobody owns it
+	Workspace string // canonical path of the workspace
+	Status    thread.Status
+}
+
+// Threads is what this package needs of the threads.
+type Threads interface {
+	// Thread authorises a caller and describes the thread. Errors:
+	// THREAD_NOT_FOUND, THREAD_ACCESS_DENIED, both with details {threadId}.
+	Thread(ctx context.Context, c thread.Caller, threadID string) (Info, error)
+	// Stage remembers in the thread's record the temporary file of an upload, as
+	// a path below the workspace with slashes; "" forgets it. It is durable
+	// before it returns. A thread has one such file at most. Forgetting must be
+	// possible in every status, and comes after Abort has returned when the end
+	// of the thread cut the upload off.
+	Stage(ctx context.Context, threadID, name string) error
+}
