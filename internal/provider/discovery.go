@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/pedelec/pedelec-core/internal/fault"
 	"github.com/pedelec/pedelec-core/internal/thread"
@@ -33,6 +34,8 @@ type Program struct {
 type discovery struct {
 	m   *Manager
 	cfg Config
+
+	searches singleflight.Group
 
 	mu      sync.Mutex
 	dirs    []string // search folders; nil until they are known
@@ -87,6 +90,7 @@ func (d *discovery) scan(ctx context.Context) []thread.ProviderStatus {
 	d.mu.Lock()
 	d.dirs = nil // PATH may have changed
 	d.mu.Unlock()
+	d.search(ctx)
 	var all sync.WaitGroup
 	for _, driver := range d.cfg.Drivers {
 		all.Go(func() { _, _ = d.find(ctx, driver) })
@@ -162,15 +166,25 @@ func (d *discovery) run(driver Driver, p *probing) {
 // look tries each place where the program may be, in order; the first that is
 // good wins, else the first one's fault is told.
 func (d *discovery) look(ctx context.Context, driver Driver) found {
-	dirs := d.search(ctx)
 	override := d.cfg.Override(driver.Provider)
+	if !d.searched() {
+		// A program that is near needs not wait for a login shell.
+		if near := d.lookIn(ctx, driver, override, nearDirs(d.cfg)); near.err == nil {
+			return near
+		}
+	}
+	return d.lookIn(ctx, driver, override, d.search(ctx))
+}
+
+func (d *discovery) lookIn(ctx context.Context, driver Driver, override Override, dirs []string) found {
 	candidates := d.candidates(driver, override.Command, dirs)
 	if len(candidates) == 0 {
 		return found{err: missing(driver, override.Command)}
 	}
+	searchPath := strings.Join(dirs, string(os.PathListSeparator))
 	var first found
 	for i, c := range candidates {
-		result := d.examine(ctx, driver, c, strings.Join(dirs, string(os.PathListSeparator)), override.Env)
+		result := d.examine(ctx, driver, c, searchPath, override.Env)
 		if result.err == nil {
 			return result
 		}
@@ -181,22 +195,30 @@ func (d *discovery) look(ctx context.Context, driver Driver) found {
 	return first
 }
 
-// search returns the folders to search, finding them on first use.
-func (d *discovery) search(ctx context.Context) []string {
-	d.mu.Lock()
-	dirs := d.dirs
-	d.mu.Unlock()
-	if dirs != nil {
-		return dirs
-	}
-	dirs = searchDirs(ctx, d.cfg)
-	if bin := d.cfg.binDir(); bin != "" {
-		dirs = slices.Insert(dirs, 0, bin)
-	}
+// searched reports whether all the folders to search are known.
+func (d *discovery) searched() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.dirs = dirs
-	return dirs
+	return d.dirs != nil
+}
+
+// search returns all the folders to search. Finding them may take as long as a
+// login shell; it is done by one caller at a time.
+func (d *discovery) search(ctx context.Context) []string {
+	dirs, _, _ := d.searches.Do("", func() (any, error) {
+		d.mu.Lock()
+		dirs := d.dirs
+		d.mu.Unlock()
+		if dirs != nil {
+			return dirs, nil
+		}
+		dirs = searchDirs(ctx, d.cfg)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.dirs = dirs
+		return dirs, nil
+	})
+	return dirs.([]string)
 }
 
 type candidate struct {

@@ -57,6 +57,9 @@ func (p *place) put(name, script string) string {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		p.t.Fatal(err)
 	}
+	// A child that is forked while the file is open for writing makes it busy.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
 		p.t.Fatal(err)
 	}
@@ -267,6 +270,24 @@ func TestTheLoginShellsPathIsSearchedToo(t *testing.T) {
 	p.cfg.LoginShell = p.put("shell", "#!/bin/sh\nexit 1\n")
 	if s := p.cursor(p.manager()); s.Available {
 		t.Errorf("with a shell that fails: %+v", s)
+	}
+}
+
+func TestAProgramThatIsNearDoesNotWaitForTheLoginShell(t *testing.T) {
+	p := newPlace(t)
+	p.put("a/agent", good)
+	p.cfg.LoginShell = p.put("shell", "#!/bin/sh\ntrap 'echo released > \"$(dirname \"$0\")/lock\"; exit' TERM\nsleep 1000 &\nwait\n")
+	m := p.manager()
+	scanned := make(chan []thread.ProviderStatus, 1)
+	go func() { scanned <- m.Refresh(t.Context()) }()
+	if _, err := m.discovery.find(t.Context(), p.cfg.Drivers[0]); err != nil || m.discovery.searched() {
+		t.Errorf("find: %v, searched %v", err, m.discovery.searched())
+	}
+	if s := (<-scanned)[3]; !s.Available {
+		t.Errorf("status %+v", s)
+	}
+	if _, err := os.Stat(filepath.Join(p.root, "lock")); err != nil {
+		t.Error("the shell was not asked to end before it was killed")
 	}
 }
 

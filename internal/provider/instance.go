@@ -138,6 +138,9 @@ func (s *slot) environment(l launch) ([]string, error) {
 			set[name] = value
 		}
 	}
+	if _, own := set["PATH"]; !own {
+		set["PATH"] = l.searchPath
+	}
 	set[ProviderEnv] = s.driver.Provider.String()
 	if s.m.cfg.HomeDir != "" {
 		set[RuntimeFileEnv] = s.m.cfg.runtimeFile()

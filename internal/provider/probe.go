@@ -12,13 +12,15 @@ import (
 // probeOutput is how much of a probe's output is read, in bytes.
 const probeOutput = 64 << 10
 
-// probeGrace is how long a grandchild may keep the output open after the probe
-// itself has ended.
+// probeGrace is how long a probe may take to end after it was told to, and how
+// long a grandchild may keep the output open after it.
 const probeGrace = time.Second
 
 // probe runs a program for its output (both streams): standard input is
 // /dev/null, since some agents wait for its end. When ctx ends, the program and
-// its group are killed. It leaves no process of its group in any case.
+// its group are told to end, and killed if they do not: start files of a login
+// shell hold locks that they give back when they are asked. It leaves no process
+// of its group in any case.
 func probe(ctx context.Context, path string, args []string, env []string) (string, error) {
 	out := &headWriter{room: probeOutput}
 	cmd := exec.CommandContext(ctx, path, args...)
@@ -26,7 +28,7 @@ func probe(ctx context.Context, path string, args []string, env []string) (strin
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.WaitDelay = probeGrace
 	ownGroup(cmd)
-	cmd.Cancel = func() error { return killGroup(cmd) }
+	cmd.Cancel = func() error { return endGroup(cmd) }
 	err := cmd.Run()
 	if cmd.Process != nil {
 		_ = killGroup(cmd) // what it left behind; usually nothing

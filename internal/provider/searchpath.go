@@ -33,17 +33,32 @@ func LoginShell() string {
 	return os.Getenv("SHELL")
 }
 
-// searchDirs returns the folders in which programs are looked for, best first:
-// the process's PATH, the login shell's, the well-known ones.
-func searchDirs(ctx context.Context, cfg Config) []string {
+// nearDirs returns the folders that are known at once: the daemon's own and those
+// of the process's PATH.
+func nearDirs(cfg Config) []string {
 	dirs := filepath.SplitList(lookup(cfg.Environ, "PATH"))
-	dirs = append(dirs, filepath.SplitList(loginPath(ctx, cfg))...)
+	if bin := cfg.binDir(); bin != "" {
+		dirs = slices.Insert(dirs, 0, bin)
+	}
+	return usable(dirs)
+}
+
+// searchDirs returns the folders in which programs are looked for, best first:
+// the near ones, the login shell's, the well-known ones.
+func searchDirs(ctx context.Context, cfg Config) []string {
+	dirs := append(nearDirs(cfg), filepath.SplitList(loginPath(ctx, cfg))...)
 	if cfg.UserHome != "" {
 		dirs = append(dirs, wellKnown(cfg.UserHome)...)
 	}
-	var unique []string
+	return usable(dirs)
+}
+
+// usable drops repeated folders, and relative ones, which would be the
+// workspace's.
+func usable(dirs []string) []string {
+	unique := make([]string, 0, len(dirs))
 	for _, dir := range dirs {
-		if filepath.IsAbs(dir) && !slices.Contains(unique, dir) { // a relative entry would be the workspace's
+		if filepath.IsAbs(dir) && !slices.Contains(unique, dir) {
 			unique = append(unique, dir)
 		}
 	}

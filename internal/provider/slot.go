@@ -274,10 +274,12 @@ func (s *slot) infos() []thread.RuntimeInfo {
 type launch struct {
 	path       string
 	args       []string
-	env        map[string]string
+	env        map[string]string // from the settings
 	permission thread.Permission
+	searchPath string // PATH; grows while the folders to search become known
 }
 
+// equal reports whether a process of this launch serves for the other one too.
 func (l launch) equal(o launch) bool {
 	return l.path == o.path && l.permission == o.permission && slices.Equal(l.args, o.args) && maps.Equal(l.env, o.env)
 }
@@ -297,10 +299,10 @@ func (s *slot) plan(ctx context.Context, p thread.Permission) (launch, error) {
 	l := launch{
 		path:       program.Path,
 		args:       slices.Concat(program.Lead, s.driver.Args),
-		env:        map[string]string{"PATH": program.SearchPath},
+		env:        override.Env,
 		permission: p,
+		searchPath: program.SearchPath,
 	}
-	maps.Copy(l.env, override.Env)
 	return l, nil
 }
 
