@@ -106,6 +106,6 @@ func identityOf(v any) unsafe.Pointer {
 }
 
 // pointerToken returns a member's name as a step of a JSON pointer (RFC 6901).
-func pointerToken(name string) string {
-	return "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
-}
+func pointerToken(name string) string { return "/" + pointerEscapes.Replace(name) }
+
+var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")

@@ -15,9 +15,10 @@ const (
 	membersPerStep   = 16   // of an object or array that a subschema walks over
 	notedPerStep     = 4    // members noted down as not evaluated yet
 	bytesPerStep     = 1024 // of a text whose length is counted
-	digitsPerStep    = 16   // of a number, which is computed with as a fraction
+	digitsPerStep    = 32   // of a number, which is computed with as a fraction
 	chainPerStep     = 32   // subschemas looked through for a dynamic reference
-	hashedPerStep    = 64   // bytes of items whose uniqueness is checked
+	hashedPerStep    = 32   // bytes of items whose uniqueness is checked
+	depthPerStep     = 32   // levels of the arguments, each a step in the place of a violation
 	constantsPerStep = 64   // weights of the values under enum and const
 
 	textWeight      = 1  // of a constant, plus one for each constantsPerStep bytes
@@ -81,16 +82,23 @@ func (p *program) entryOf(s *jsonschema.Schema) int {
 	return 1 // no keywords
 }
 
-// beginning returns the cost of beginning a subschema on a value.
-func (p *program) beginning(s *jsonschema.Schema, v any) int { return p.entryOf(s) + p.noting(v) }
+// beginning returns the cost of beginning a subschema on a value: what it does
+// before its guard is asked.
+func (p *program) beginning(s *jsonschema.Schema, v any) int { return p.entryOf(s) + p.approach(v) }
 
-// noting returns the cost of noting down what of a value is not yet evaluated,
-// which happens at the beginning of each subschema.
-func (p *program) noting(v any) int {
-	if !p.unevaluated {
-		return 0
+// approach returns what a value adds to the cost of beginning any subschema: a
+// violation tells its place, a number is compared with the type integer, and
+// where the schema asks for unevaluated members, those of the value are noted
+// down.
+func (p *program) approach(v any) int {
+	steps := p.budget.depth / depthPerStep
+	if n, ok := v.(json.Number); ok {
+		return steps + digits(n)/digitsPerStep
 	}
-	return lengthOf(v) / notedPerStep
+	if p.unevaluated {
+		return steps + lengthOf(v)/notedPerStep
+	}
+	return steps
 }
 
 func lengthOf(v any) int {
@@ -106,9 +114,9 @@ func lengthOf(v any) int {
 // work returns the cost of all that the subschema does with a value, up to the
 // beginning of the subschemas that it applies.
 func (g *guard) work(v any) int {
-	steps := g.fixed + len(g.inPlace)*g.program.noting(v)
+	steps := g.fixed + len(g.inPlace)*g.program.approach(v)
 	if len(g.dynamic) > 0 {
-		steps += g.program.dynamic + g.program.noting(v) + g.program.budget.depth*g.program.chain/chainPerStep
+		steps += g.program.dynamic + g.program.approach(v) + g.program.budget.depth*g.program.chain/chainPerStep
 	}
 	switch v := v.(type) {
 	case string:

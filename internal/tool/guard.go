@@ -33,11 +33,12 @@ func (p *program) guardAll() error {
 		p.guards[s] = g
 		p.unevaluated = p.unevaluated || s.UnevaluatedProperties != nil || s.UnevaluatedItems != nil
 		if s.DynamicAnchor != "" || s.RecursiveAnchor {
+			p.anchors[s.DynamicAnchor] = append(p.anchors[s.DynamicAnchor], s)
 			p.dynamic = max(p.dynamic, g.entry)
 		}
 	}
-	for _, g := range p.guards {
-		g.dynamic = p.dynamicTargets(g.schema)
+	for s, g := range p.guards {
+		g.dynamic = p.dynamicTargets(s)
 	}
 	chains := make(map[*jsonschema.Schema]int, len(p.guards))
 	for s, g := range p.guards {
@@ -106,19 +107,12 @@ func isSchema(keyword any) bool {
 func (p *program) dynamicTargets(s *jsonschema.Schema) []*jsonschema.Schema {
 	var targets []*jsonschema.Schema
 	if s.RecursiveRef != nil {
-		targets = append(targets, s.RecursiveRef)
+		targets = append([]*jsonschema.Schema{s.RecursiveRef}, p.anchors[""]...)
 	}
 	if s.DynamicRef != nil {
 		targets = append(targets, s.DynamicRef.Ref)
-	}
-	if targets == nil {
-		return nil
-	}
-	for other := range p.guards {
-		recursive := s.RecursiveRef != nil && other.RecursiveAnchor
-		dynamic := s.DynamicRef != nil && s.DynamicRef.Anchor != "" && other.DynamicAnchor == s.DynamicRef.Anchor
-		if recursive || dynamic {
-			targets = append(targets, other)
+		if s.DynamicRef.Anchor != "" {
+			targets = append(targets, p.anchors[s.DynamicRef.Anchor]...)
 		}
 	}
 	return targets
@@ -187,7 +181,7 @@ func (g *guard) checkUnique(ctx *jsonschema.ValidatorContext, items []any) {
 	seen := make(map[string]int, len(items))
 	for i, item := range items {
 		form := string(appendCanonical(nil, item))
-		g.program.budget.charge(len(form)/hashedPerStep, item)
+		g.program.budget.charge(1+len(form)/hashedPerStep, item)
 		if first, twice := seen[form]; twice {
 			ctx.AddError(&kind.UniqueItems{Duplicates: [2]int{first, i}})
 			return

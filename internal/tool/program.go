@@ -34,18 +34,15 @@ type program struct {
 	guards map[*jsonschema.Schema]*guard
 	budget *budget
 
-	chain       int  // the longest chain of subschemas that apply to one value
-	unevaluated bool // some subschema has unevaluatedProperties or unevaluatedItems
-	dynamic     int  // the highest cost of beginning what a dynamic reference may mean
+	anchors     map[string][]*jsonschema.Schema // the subschemas by $dynamicAnchor, and under "" those with $recursiveAnchor
+	chain       int                             // the longest chain of subschemas that apply to one value
+	unevaluated bool                            // some subschema has unevaluatedProperties or unevaluatedItems
+	dynamic     int                             // the highest cost of beginning what a dynamic reference may mean
 }
 
 // newProgram compiles a decoded schema. Its errors are clauses without a full
 // stop, for a person.
-func newProgram(root any) (p *program, err error) {
-	draft, err := draftOf(root)
-	if err != nil {
-		return nil, err
-	}
+func newProgram(root any, draft *jsonschema.Draft) (p *program, err error) {
 	// The library takes what strangers wrote; should it stumble over it, that
 	// is the schema's fault as far as the page is concerned.
 	defer func() {
@@ -53,7 +50,7 @@ func newProgram(root any) (p *program, err error) {
 			p, err = nil, fmt.Errorf("it cannot be compiled: %v", cause)
 		}
 	}()
-	p = &program{guards: map[*jsonschema.Schema]*guard{}}
+	p = &program{guards: map[*jsonschema.Schema]*guard{}, anchors: map[string][]*jsonschema.Schema{}}
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(draft)
 	c.UseLoader(refuseEverything{})

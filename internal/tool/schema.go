@@ -2,6 +2,7 @@ package tool
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -12,10 +13,15 @@ import (
 const (
 	MaxSchemaDepth = 64 // arrays and objects inside each other
 
-	// maxSchemaValues bounds the JSON values in a schema: compiling takes time
-	// with the square of the subschemas. Sixty-four kilobytes of ordinary
-	// schema have about three thousand.
-	maxSchemaValues = 8192
+	// maxSubschemas bounds the objects and booleans in a schema, each of which
+	// may be a subschema: compiling takes time with the square of their number.
+	// Sixty-four kilobytes of ordinary schema have about two thousand.
+	maxSubschemas = 4096
+
+	// maxFarRefs bounds the references to places where a schema does not stand
+	// by itself, such as #/components/schemas/x: for each of them the library
+	// copies what it knows of all subschemas.
+	maxFarRefs = 256
 )
 
 // drafts are the versions of JSON Schema by their $schema, without scheme and
@@ -61,13 +67,22 @@ func compile(text jsontext.Value) (*Schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	if facts.nodes > maxSchemaValues {
-		return nil, fmt.Errorf("it has %d values, %d are allowed", facts.nodes, maxSchemaValues)
+	if facts.subschemas > maxSubschemas {
+		return nil, fmt.Errorf("it has %d objects and booleans, %d are allowed", facts.subschemas, maxSubschemas)
 	}
 	if err := describesObject(root); err != nil {
 		return nil, err
 	}
-	p, err := newProgram(root)
+	draft, err := draftOf(root)
+	if err != nil {
+		return nil, err
+	}
+	far := map[string]bool{}
+	collectFarRefs(root, draft, far)
+	if len(far) > maxFarRefs {
+		return nil, fmt.Errorf("it refers to %d places other than definitions, %d are allowed", len(far), maxFarRefs)
+	}
+	p, err := newProgram(root, draft)
 	if err != nil {
 		return nil, err
 	}
@@ -133,4 +148,34 @@ func draftOf(root any) (*jsonschema.Draft, error) {
 		return nil, fmt.Errorf("at '/$schema': %q is none of the drafts 04, 06, 07, 2019-09 and 2020-12", shorten(uri, maxPathBytes))
 	}
 	return draft, nil
+}
+
+var (
+	nearRef     = regexp.MustCompile(`^#(?:[^/]*|/(?:\$defs|definitions)/[^/]+)$`)
+	nearRefOld  = regexp.MustCompile(`^#(?:[^/]*|/definitions/[^/]+)$`) // before 2019-09
+	refKeywords = []string{"$ref", "$dynamicRef", "$recursiveRef"}
+)
+
+// collectFarRefs adds to far what is under a keyword for references and is
+// neither the root, an anchor nor a definition.
+func collectFarRefs(in any, draft *jsonschema.Draft, far map[string]bool) {
+	near := nearRefOld
+	if draft == jsonschema.Draft2019 || draft == jsonschema.Draft2020 {
+		near = nearRef
+	}
+	switch in := in.(type) {
+	case []any:
+		for _, item := range in {
+			collectFarRefs(item, draft, far)
+		}
+	case map[string]any:
+		for _, keyword := range refKeywords {
+			if ref, ok := in[keyword].(string); ok && !near.MatchString(ref) {
+				far[ref] = true
+			}
+		}
+		for _, value := range in {
+			collectFarRefs(value, draft, far)
+		}
+	}
 }

@@ -25,7 +25,8 @@ type decoder struct {
 	text     *jsontext.Decoder
 	maxDepth int // arrays and objects inside each other
 	depth    int // of the deepest value so far
-	nodes    int // values so far
+
+	subschemas int // objects and booleans so far
 }
 
 // decode reads one JSON value that is nested at most maxDepth deep. Its errors
@@ -43,7 +44,6 @@ func decode(text jsontext.Value, maxDepth int) (any, *decoder, error) {
 }
 
 func (d *decoder) value(depth int) (any, error) {
-	d.nodes++
 	token, err := d.text.ReadToken()
 	if err != nil {
 		return nil, syntaxError(err)
@@ -52,6 +52,7 @@ func (d *decoder) value(depth int) (any, error) {
 	case 'n':
 		return nil, nil
 	case 't', 'f':
+		d.subschemas++
 		return token.Bool(), nil
 	case '"':
 		return token.String(), nil
@@ -83,6 +84,7 @@ func (d *decoder) array(depth int) (any, error) {
 }
 
 func (d *decoder) object(depth int) (any, error) {
+	d.subschemas++
 	members := map[string]any{}
 	for d.text.PeekKind() != '}' {
 		name, err := d.text.ReadToken()

@@ -12,53 +12,65 @@ import (
 
 // Limits of what an error text repeats of schema and arguments.
 const (
-	maxErrorBytes    = 1 << 10
-	maxPathBytes     = 200
-	maxViolationText = 300
-	maxViolations    = 4 // places named in one text
+	maxErrorBytes  = 1 << 10
+	maxPathBytes   = 200
+	maxReasonBytes = 200
+	maxViolations  = 4 // places named in one text
 )
 
 // describe returns the violated rules, each with the JSON pointer of the
 // failing place: "at '/a/0': got string, want number; at …". The order is that
 // of the places, so that equal checks have equal texts.
 func describe(err *jsonschema.ValidationError) string {
-	leaves := leavesOf(err, nil)
-	slices.SortStableFunc(leaves, func(a, b leaf) int {
-		return cmp.Or(cmp.Compare(a.path, b.path), slices.Compare(a.ErrorKind.KeywordPath(), b.ErrorKind.KeywordPath()), cmp.Compare(a.SchemaURL, b.SchemaURL))
-	})
+	var found violations
+	found.collect(err)
 	var texts []string
-	for _, l := range leaves[:min(len(leaves), maxViolations)] {
-		if text := l.text(); !slices.Contains(texts, text) {
+	for _, v := range found.first {
+		if text := textOf(v); !slices.Contains(texts, text) {
 			texts = append(texts, text)
 		}
 	}
-	if more := len(leaves) - maxViolations; more > 0 {
+	if more := found.count - len(found.first); more > 0 {
 		texts = append(texts, fmt.Sprintf("and %d more", more))
 	}
-	return shorten(strings.Join(texts, "; "), maxViolations*maxViolationText)
+	return strings.Join(texts, "; ")
 }
 
-// leaf is a violation that no other one explains, with its place.
-type leaf struct {
-	*jsonschema.ValidationError
-	path string
+// violations are the violations that no other one explains. There may be a
+// hundred thousand, so that only those are kept that will be told.
+type violations struct {
+	first []*jsonschema.ValidationError // at most maxViolations, in order
+	count int
 }
 
-func leavesOf(err *jsonschema.ValidationError, leaves []leaf) []leaf {
+func (vs *violations) collect(err *jsonschema.ValidationError) {
 	if err.ErrorKind == nil { // found where only yes or no was asked
-		return leaves
+		return
 	}
 	if len(err.Causes) == 0 || isChoice(err.ErrorKind) {
-		var path strings.Builder
-		for _, step := range err.InstanceLocation {
-			path.WriteString(pointerToken(step))
-		}
-		leaves = append(leaves, leaf{err, path.String()})
+		vs.add(err)
 	}
 	for _, cause := range err.Causes {
-		leaves = leavesOf(cause, leaves)
+		vs.collect(cause)
 	}
-	return leaves
+}
+
+func (vs *violations) add(err *jsonschema.ValidationError) {
+	vs.count++
+	at, _ := slices.BinarySearchFunc(vs.first, err, compareViolations)
+	if at == maxViolations {
+		return
+	}
+	vs.first = slices.Insert(vs.first, at, err)
+	vs.first = vs.first[:min(len(vs.first), maxViolations)]
+}
+
+func compareViolations(a, b *jsonschema.ValidationError) int {
+	return cmp.Or(
+		slices.Compare(a.InstanceLocation, b.InstanceLocation),
+		slices.Compare(a.ErrorKind.KeywordPath(), b.ErrorKind.KeywordPath()),
+		cmp.Compare(a.SchemaURL, b.SchemaURL),
+	)
 }
 
 // isChoice reports whether a violation must be told besides its causes, of
@@ -71,11 +83,15 @@ func isChoice(k jsonschema.ErrorKind) bool {
 	return false
 }
 
-// text returns one line of the library's wording.
-func (l leaf) text() string {
-	alone := jsonschema.ValidationError{SchemaURL: l.SchemaURL, ErrorKind: l.ErrorKind}
+// textOf returns one line in the library's wording.
+func textOf(v *jsonschema.ValidationError) string {
+	var path strings.Builder
+	for _, step := range v.InstanceLocation {
+		path.WriteString(pointerToken(step))
+	}
+	alone := jsonschema.ValidationError{SchemaURL: v.SchemaURL, ErrorKind: v.ErrorKind}
 	why := strings.TrimPrefix(alone.Error(), "at '': ")
-	return fmt.Sprintf("at '%s': %s", shorten(l.path, maxPathBytes), shorten(why, maxViolationText-maxPathBytes/2))
+	return fmt.Sprintf("at '%s': %s", shorten(path.String(), maxPathBytes), shorten(why, maxReasonBytes))
 }
 
 // shorten cuts a text to at most limit bytes, between code points.

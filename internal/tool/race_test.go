@@ -1,0 +1,6 @@
+//go:build race
+
+package tool
+
+// slowdown is what the race detector costs.
+const slowdown = 15
