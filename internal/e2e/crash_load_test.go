@@ -3,9 +3,13 @@ package e2e
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // client puts load on the daemon until it dies: it asks for random things on
@@ -18,15 +22,18 @@ type client struct {
 	retired []*witness // to be deleted
 	nextOp  int
 	acks    *atomic.Int64
+	heard   *atomic.Int64
 
 	mu     sync.Mutex
-	failed error // the first lie
+	failed error          // the first lie
+	ends   map[string]int // how operations ended, by code; "" = well
 }
 
 // Bounds of the load, so that a run of many rounds stays quick.
 const (
 	threadsPerClient = 3
-	threadEvents     = 600 // a thread with more is deleted
+	threadEvents     = 600         // a thread with more is deleted
+	turnLimit        = time.Second // how long a client waits for its turn, when it waits
 )
 
 func (cl *client) fail(err error) {
@@ -35,6 +42,16 @@ func (cl *client) fail(err error) {
 	if cl.failed == nil {
 		cl.failed = err
 	}
+}
+
+// ended counts an operation that was seen to end.
+func (cl *client) ended(code string) {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	if cl.ends == nil {
+		cl.ends = map[string]int{}
+	}
+	cl.ends[code]++
 }
 
 func (cl *client) lie() error {
@@ -113,6 +130,14 @@ func (cl *client) follow(c *conn, w *witness, stop <-chan struct{}) {
 				return
 			}
 		}
+		cl.heard.Add(1)
+		if e.Type == "operation_completed" {
+			cl.ended(codeOf(asError(e.Err)))
+			select {
+			case w.done <- e.OperationID:
+			default:
+			}
+		}
 		if err = w.told(e); err != nil {
 			cl.fail(err)
 			return
@@ -120,9 +145,12 @@ func (cl *client) follow(c *conn, w *witness, stop <-chan struct{}) {
 	}
 }
 
+// hanging is a text whose turn never ends by itself.
+const hanging = "hang"
+
 // texts are what clients ask agents for.
 var texts = []string{
-	"echo hello", "echo hello", "message one | two", "stream 20 every 2ms", "stream 5 every 20ms", "hang", "usage 7", "fail broken", "detached",
+	"echo hello", "echo hello", "message one | two", "stream 20 every 2ms", "stream 5 every 20ms", hanging, "usage 7", "fail broken", "detached",
 }
 
 // crashEvery is how rarely the agent is asked to crash: after some crashes the
@@ -206,10 +234,32 @@ func (cl *client) admit(c *conn, w *witness, kind, text string) bool {
 		w.end(false) // nobody knows
 		return false
 	}
-	if err == nil && cl.rng.IntN(4) == 0 {
-		return cl.repeat(c, kind, op, payload)
+	if err != nil {
+		return true
+	}
+	if cl.rng.IntN(4) == 0 && !cl.repeat(c, kind, op, payload) {
+		return false
+	}
+	if cl.rng.IntN(3) > 0 && text != hanging {
+		cl.await(w, op)
 	}
 	return true
+}
+
+// await waits until an operation was seen to end, but not for long.
+func (cl *client) await(w *witness, op string) {
+	timer := time.NewTimer(turnLimit)
+	defer timer.Stop()
+	for {
+		select {
+		case done := <-w.done:
+			if done == op {
+				return
+			}
+		case <-timer.C:
+			return
+		}
+	}
 }
 
 // repeat sends an admitted operation again: the same answer, no second effect.
@@ -238,4 +288,25 @@ func (cl *client) remove(c *conn, w *witness) bool {
 	w.gone = true
 	err := c.call("delete_thread", object{"threadId": w.id}, nil)
 	return alive(err)
+}
+
+// operate does what an operator does once in a while: a backup, and the settings
+// written as they are.
+func operate(d *daemon, home, work string) {
+	c, err := open(d.info.Endpoint)
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	c.token = d.info.Token
+	settings, err := os.ReadFile(filepath.Join(home, "settings.json"))
+	if err != nil {
+		return
+	}
+	path := filepath.Join(work, fmt.Sprintf("backup-%d", d.cmd.Process.Pid))
+	if !alive(c.call("backup", object{"path": path}, nil)) {
+		return
+	}
+	_ = os.Remove(path)                                          // it is not there if it was refused
+	_ = c.call("update_settings", jsontext.Value(settings), nil) // a death in it is what the round is about
 }

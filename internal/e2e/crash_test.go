@@ -16,13 +16,13 @@ import (
 
 // Shape of a round of the crash suite.
 const (
-	crashClients = 4
-	shortestLife = 20 * time.Millisecond
-	longestLife  = 500 * time.Millisecond
-	armedLife    = 2 * time.Second // for a failpoint to be met; after that the daemon is told to leave
+	crashClients = 3
+	longestLife  = 120             // events that clients hear of a daemon before it is killed
+	armedLife    = 500             // likewise, before it is told to leave because its failpoint was not met
+	patientLife  = 4 * time.Second // the same on a machine too busy for that many
 	orphanLimit  = time.Second     // after the next start no process of the last daemon may live
-	deepestHit   = 25              // the failpoint fires at a hit up to this
-	startHits    = 2               // hits of a failpoint that is met at the start
+	deepestHit   = 25              // a failpoint that every command meets fires at a hit up to this
+	rareHits     = 2               // likewise, one that is met now and then
 )
 
 // TestCrash kills the daemon again and again, at random moments and at every
@@ -44,10 +44,10 @@ func TestCrash(t *testing.T) {
 	}
 	for i := range crashClients {
 		r.clients = append(r.clients, &client{
-			name: fmt.Sprintf("client%d", i), rng: rand.New(rand.NewPCG(seed, uint64(i)+1)), work: r.work, acks: &r.acks,
+			name: fmt.Sprintf("client%d", i), rng: rand.New(rand.NewPCG(seed, uint64(i)+1)), work: r.work, acks: &r.acks, heard: &r.heard,
 		})
 	}
-	points := failpoints(t)
+	points := slices.DeleteFunc(failpoints(t), needsOldFile)
 	r.rng.Shuffle(len(points), func(i, j int) { points[i], points[j] = points[j], points[i] })
 	for n := range *crashRounds {
 		arm := ""
@@ -60,7 +60,16 @@ func TestCrash(t *testing.T) {
 		}
 	}
 	r.last()
-	t.Logf("%d rounds, %d acknowledged commands; failpoints met: %v; not met: %v", *crashRounds, r.acks.Load(), r.metNames(), r.missed)
+	if r.ends()[""] == 0 && *crashRounds > 2 {
+		t.Error("not one turn succeeded under all that load, so it shows nothing")
+	}
+	t.Logf("%d rounds, %d acknowledged commands, operations ended %v; failpoints met: %v; not met: %v", *crashRounds, r.acks.Load(), r.ends(), r.metNames(), r.missed)
+}
+
+// needsOldFile reports whether a failpoint is met only with a database of another
+// size or version than this suite makes; the store's own tests have those.
+func needsOldFile(point string) bool {
+	return strings.HasPrefix(point, "store.compact.") || strings.HasPrefix(point, "store.migrate.")
 }
 
 // crash is a run of the crash suite.
@@ -70,8 +79,9 @@ type crash struct {
 	home    string
 	work    string
 	clients []*client
-	acks    atomic.Int64
-	orphans []int // processes of agents when the last daemon had died
+	acks    atomic.Int64 // commands that were acknowledged
+	heard   atomic.Int64 // events that clients got
+	orphans []int        // processes of agents when the last daemon had died
 	met     map[string]int
 	missed  []string
 }
@@ -83,6 +93,19 @@ func (r *crash) metNames() []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// ends tells how the operations ended that clients saw end, by code; "" = well.
+func (r *crash) ends() map[string]int {
+	all := map[string]int{}
+	for _, cl := range r.clients {
+		cl.mu.Lock()
+		for code, n := range cl.ends {
+			all[code] += n
+		}
+		cl.mu.Unlock()
+	}
+	return all
 }
 
 // round runs one daemon from its start to its death.
@@ -115,6 +138,7 @@ func (r *crash) round(n int, point string) {
 	for _, cl := range r.clients {
 		load.Go(func() { cl.run(d.info.Endpoint) })
 	}
+	load.Go(func() { operate(d, r.home, r.work) })
 	r.death(d, point)
 	load.Wait()
 	for _, cl := range r.clients {
@@ -124,40 +148,65 @@ func (r *crash) round(n int, point string) {
 	}
 }
 
-// hits picks the hit at which a failpoint fires.
+// hits picks how many hits of a failpoint pass before it fires.
 func (r *crash) hits(point string) int {
-	for _, early := range []string{".open.", ".create.before", "runtimefile", ".sweep.", ".load"} {
-		if strings.Contains(point, early) {
-			return r.rng.IntN(startHits)
+	for _, often := range []string{"store.commit.", "store.update.", "store.read.", "lifecycle.commit.", "lifecycle.reply.", "lifecycle.provider.", "proc.write."} {
+		if strings.HasPrefix(point, often) {
+			return r.rng.IntN(deepestHit)
 		}
 	}
-	return r.rng.IntN(deepestHit)
+	if strings.HasPrefix(point, "store.") || strings.HasPrefix(point, "proc.") {
+		return 0 // on the way in or out: once a run
+	}
+	return r.rng.IntN(rareHits)
 }
 
-// death waits until the daemon dies at its failpoint, or kills it.
+// death waits until the daemon dies at its failpoint, or ends it at a random
+// moment: moments are counted in events that clients heard, so that a slow machine
+// shows the same as a quick one.
 func (r *crash) death(d *daemon, point string) {
+	life := int64(armedLife)
 	if point == "" {
-		life := shortestLife + time.Duration(r.rng.Int64N(int64(longestLife-shortestLife)))
-		select {
-		case <-time.After(life):
-		case <-d.exited:
-			r.Errorf("the daemon left by itself: %v", d.exitErr)
-		}
-		d.kill()
-		return
+		life = r.rng.Int64N(longestLife)
 	}
+	until := r.heard.Load() + life
+	err := waitFor(patientLife, "so many events", func() (bool, error) {
+		select {
+		case <-d.exited:
+			return true, nil
+		default:
+			return r.heard.Load() >= until, nil
+		}
+	})
+	died := false
 	select {
 	case <-d.exited:
-		r.met[point]++
-		return
-	case <-time.After(armedLife):
+		died = true
+	default:
+		if err != nil {
+			r.Log(err) // a busy machine; what was heard is as good
+		}
 	}
-	// Some places lie on the way out.
-	if code, err := d.stop(); err != nil {
-		r.Errorf("%s: %v", point, err)
-	} else if code != 0 {
+	switch {
+	case point == "" && died:
+		r.Errorf("the daemon left by itself: %v", d.exitErr)
+	case point == "":
+		d.kill()
+	case died:
 		r.met[point]++
-	} else {
+	default:
+		r.leave(d, point)
+	}
+}
+
+// leave tells the daemon to leave, since some failpoints lie on the way out.
+func (r *crash) leave(d *daemon, point string) {
+	switch code, err := d.stop(); {
+	case err != nil:
+		r.Errorf("%s: %v", point, err)
+	case code != 0:
+		r.met[point]++
+	default:
 		r.missed = append(r.missed, point)
 	}
 }
@@ -165,7 +214,10 @@ func (r *crash) death(d *daemon, point string) {
 // check compares what clients know with what a fresh daemon says.
 func (r *crash) check(d *daemon) error {
 	began := time.Now()
-	c := d.dial()
+	c, err := open(d.info.Endpoint)
+	if err != nil {
+		return errLost
+	}
 	defer c.Close()
 	for _, cl := range r.clients {
 		for _, w := range slices.Concat(cl.threads, cl.retired) {

@@ -15,7 +15,8 @@ import (
 // what is not true any more.
 type witness struct {
 	id      string
-	managed bool // ends with the daemon that made it
+	managed bool        // ends with the daemon that made it
+	done    chan string // operations that were seen to end; what nobody waits for is dropped
 
 	mu      sync.Mutex
 	acked   []string          // operations whose admission was acknowledged, oldest first
@@ -28,7 +29,7 @@ type witness struct {
 }
 
 func newWitness(id string, managed bool) *witness {
-	return &witness{id: id, managed: managed, refused: map[string]string{}, durable: map[uint64]string{}, deltas: map[uint64]string{}}
+	return &witness{id: id, managed: managed, done: make(chan string, 64), refused: map[string]string{}, durable: map[uint64]string{}, deltas: map[uint64]string{}}
 }
 
 // told takes an event that a client got.
