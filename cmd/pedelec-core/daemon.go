@@ -190,7 +190,7 @@ func (d *core) openThreads() {
 		Encode:     ipc.EncodeEvent,
 		Instance:   d.instance,
 		Durations:  times,
-		Retention:  lifecycle.Retention{Ended: now.Retention.EndedThreads, Idle: now.Retention.IdleThreads},
+		Retention:  lifecycle.Retention{Ended: now.Retention.EndedThreads, Idle: now.Retention.IdleThreads, StoreBytes: now.Retention.StoreBytes},
 		Log:        d.log,
 		Metrics:    d.metrics,
 	})

@@ -43,12 +43,13 @@ var DefaultDurations = Durations{
 
 // Retention says how long threads are kept. Zero means for ever.
 type Retention struct {
-	Ended time.Duration // ended threads are deleted
-	Idle  time.Duration // idle threads and threads in error are ended
+	Ended      time.Duration // ended threads are deleted
+	Idle       time.Duration // idle threads and threads in error are ended
+	StoreBytes int64         // over this size, ended threads are deleted, oldest first
 }
 
-// DefaultRetention is 30 days for both.
-var DefaultRetention = Retention{Ended: 30 * 24 * time.Hour, Idle: 30 * 24 * time.Hour}
+// DefaultRetention is 30 days for both, and 4 GiB.
+var DefaultRetention = Retention{Ended: 30 * 24 * time.Hour, Idle: 30 * 24 * time.Hour, StoreBytes: 4 << 30}
 
 // Limits of one loaded thread.
 const (

@@ -173,6 +173,20 @@ func (m *memStore) Delete(id string) error {
 	return nil
 }
 
+// UsedBytes counts a kilobyte a thread.
+func (m *memStore) UsedBytes() (int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return int64(len(m.threads)) << 10, nil
+}
+
+func (m *memStore) EndedOldestFirst(limit int) ([]thread.Summary, error) {
+	p, err := m.List(thread.ListQuery{})
+	ended := slices.DeleteFunc(p.Threads, func(t thread.Summary) bool { return t.Status != thread.Ended })
+	slices.SortFunc(ended, func(a, b thread.Summary) int { return a.UpdatedAt.Compare(b.UpdatedAt) })
+	return ended[:min(limit, len(ended))], err
+}
+
 func (m *memStore) record(id string) thread.Record {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -28,6 +28,10 @@ type Store interface {
 	Live(after string, limit int) ([]string, error)
 	// Delete removes a thread and all that is stored of it.
 	Delete(threadID string) error
+	// UsedBytes tells how large the store is.
+	UsedBytes() (int64, error)
+	// EndedOldestFirst lists ended threads, the one updated longest ago first.
+	EndedOldestFirst(limit int) ([]thread.Summary, error)
 }
 
 // Runtimes opens provider sessions, starting the provider's program if need be.

@@ -303,3 +303,29 @@ func TestARequestThatIsGivenUpLeavesNoTrace(t *testing.T) {
 		}
 	})
 }
+
+func TestATooLargeStoreLosesEndedThreadsOldestFirst(t *testing.T) {
+	startOn(t, func(m *memStore) {
+		for i := range 300 {
+			status := thread.Ended
+			if i%100 == 0 {
+				status = thread.Idle
+			}
+			updated := time.Now().Add(time.Duration(i) * time.Second)
+			_ = m.Commit(thread.Commit{Record: thread.Record{ID: fmt.Sprintf("t%03d", i), Instance: "now", Status: status, UpdatedAt: updated}})
+		}
+	}, func(c *Config) { c.Retention = Retention{StoreBytes: 99 << 10} }, func(b *bench) {
+		b.Start()
+		time.Sleep(DefaultDurations.SweepDelay + time.Second)
+		synctest.Wait()
+		for id, want := range map[string]bool{"t000": true, "t001": false, "t100": true, "t199": false, "t200": true} {
+			_, err := b.store.Load(id)
+			if kept := err == nil; kept != want {
+				t.Errorf("%s: kept = %v, want %v", id, kept, want)
+			}
+		}
+		if used, _ := b.store.UsedBytes(); used > 99<<10 {
+			t.Errorf("%d bytes are used", used)
+		}
+	})
+}

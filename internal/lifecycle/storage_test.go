@@ -224,6 +224,7 @@ func TestADeletionThatWasStoredAllTheSameHappens(t *testing.T) {
 		delete(b.store.threads, id)
 		b.store.mu.Unlock()
 		time.Sleep(DefaultDurations.Retry)
+		synctest.Wait()
 		_, err := b.Snapshot(b.Context(), anyone, id)
 		wantCode(t, err, fault.ThreadNotFound)
 	})

@@ -25,6 +25,7 @@ func (s *Service) sweep() {
 		}
 		s.settleAll()
 		s.retain()
+		s.shrink()
 		timer.Reset(s.cfg.Durations.SweepEvery)
 	}
 }
@@ -85,27 +86,63 @@ func (s *Service) retain() {
 
 func (s *Service) retainOne(t thread.Summary, unused time.Duration) {
 	r := s.cfg.Retention
-	var request func(thread.CallerID) thread.Input
 	switch {
 	case t.Status == thread.Ended && r.Ended > 0 && unused > r.Ended:
-		request = func(id thread.CallerID) thread.Input { return thread.Delete{Caller: id} }
+		s.ofOurOwn(t.ThreadID, func(id thread.CallerID) thread.Input { return thread.Delete{Caller: id} })
 	case (t.Status == thread.Idle || t.Status == thread.Failed) && r.Idle > 0 && unused > r.Idle:
-		request = func(id thread.CallerID) thread.Input { return thread.End{Caller: id} }
-	default:
-		return
+		s.ofOurOwn(t.ThreadID, func(id thread.CallerID) thread.Input { return thread.End{Caller: id} })
 	}
-	a, err := s.open(t.ThreadID)
+}
+
+// ofOurOwn sends a request to a thread that nobody watches. It reports whether
+// it was granted.
+func (s *Service) ofOurOwn(threadID string, request func(thread.CallerID) thread.Input) bool {
+	a, err := s.open(threadID)
 	if err != nil {
-		return
+		return false
 	}
 	defer s.registry.release(a)
 	if a.ring.watched() {
-		return
+		return false
 	}
-	ctx, cancel := context.WithTimeout(s.kill, s.cfg.Durations.Start)
+	ctx, cancel := context.WithTimeout(s.kill, retentionPatience)
 	defer cancel()
-	if _, err := a.ask(ctx, request); err != nil && !fault.Is(err, fault.ThreadBusy) {
-		s.cfg.Log.Warn().Err(err).Str(logThread, t.ThreadID).Msg("retention of a thread failed; trying again later")
+	_, err = a.ask(ctx, request)
+	if err != nil && !fault.Is(err, fault.ThreadBusy) {
+		s.cfg.Log.Warn().Err(err).Str(logThread, threadID).Msg("retention of a thread failed; trying again later")
+	}
+	return err == nil
+}
+
+const (
+	// retentionPatience bounds the wait for one thread, whose disk may be full.
+	retentionPatience = time.Minute
+	// shrinkStep is how many ended threads are deleted before the size of the
+	// store is looked at again.
+	shrinkStep = 200
+)
+
+// shrink deletes ended threads, oldest first, while the store is too large.
+func (s *Service) shrink() {
+	for s.cfg.Retention.StoreBytes > 0 && s.kill.Err() == nil && !s.closing.Load() {
+		used, err := s.cfg.Store.UsedBytes()
+		if err != nil || used <= s.cfg.Retention.StoreBytes {
+			return
+		}
+		oldest, err := s.cfg.Store.EndedOldestFirst(shrinkStep)
+		if err != nil || len(oldest) == 0 {
+			s.cfg.Log.Warn().Err(err).Int64("bytes", used).Msg("the database is larger than the settings allow, and no ended thread is left to delete")
+			return
+		}
+		deleted := 0
+		for _, t := range oldest {
+			if s.ofOurOwn(t.ThreadID, func(id thread.CallerID) thread.Input { return thread.Delete{Caller: id} }) {
+				deleted++
+			}
+		}
+		if deleted == 0 {
+			return
+		}
 	}
 }
 

@@ -9,8 +9,9 @@ import (
 	"github.com/pedelec/pedelec-core/internal/thread"
 )
 
-// List reads a page of summaries as stored, ordered by id. Page.Next is "" when
-// no further thread fits the query. Error: STORAGE_FAILED.
+// List reads a page of summaries, ordered by id. The status of a thread that an
+// earlier daemon left unsettled is the one that settling will give it. Page.Next
+// is "" when no further thread fits the query. Error: STORAGE_FAILED.
 func (s *Store) List(q thread.ListQuery) (thread.Page, error) {
 	if q.Limit <= 0 {
 		q.Limit = thread.DefaultListLimit
@@ -22,7 +23,11 @@ func (s *Store) List(q thread.ListQuery) (thread.Page, error) {
 		if err != nil {
 			return 0, false, err
 		}
-		if q.Status != 0 && h.status != q.Status || q.Owner != "" && string(summaryOwner(v)) != q.Owner {
+		status, err := s.settledStatus(h.status, string(id), v)
+		if err != nil {
+			return 0, false, err
+		}
+		if q.Status != 0 && status != q.Status || q.Owner != "" && string(summaryOwner(v)) != q.Owner {
 			return 0, true, nil
 		}
 		if len(page.Threads) == q.Limit {
@@ -33,6 +38,7 @@ func (s *Store) List(q thread.ListQuery) (thread.Page, error) {
 		if err != nil {
 			return 0, false, err
 		}
+		t.Status = status
 		page.Threads = append(page.Threads, t)
 		return len(t.ThreadID) + len(t.Owner) + len(t.WorkspacePath) + summaryBytes, true, nil
 	})
@@ -40,6 +46,19 @@ func (s *Store) List(q thread.ListQuery) (thread.Page, error) {
 		return thread.Page{}, err
 	}
 	return page, nil
+}
+
+// settledStatus returns the status of a stored record, or the one that settling
+// will give it. Only records of an earlier instance need to be decoded for that.
+func (s *Store) settledStatus(stored thread.Status, id string, v []byte) (thread.Status, error) {
+	if stored == thread.Ended || string(summaryInstance(v)) == s.InstanceID {
+		return stored, nil
+	}
+	r, err := decodeRecord(id, v)
+	if err != nil {
+		return 0, err
+	}
+	return r.SettledStatus(s.InstanceID), nil
 }
 
 // summaryBytes is about the size of a summary without its strings.

@@ -122,3 +122,38 @@ func TestAScanOfManyKeysGoesOnInNewTransactions(t *testing.T) {
 	must(t, err)
 	wantEqual(t, len(ids), threads-(threads+2)/3)
 }
+
+func TestAListShowsTheStatusThatSettlingWillGive(t *testing.T) {
+	path := testPath(t)
+	s := openAt(t, path, func(s *Store) { s.InstanceID = "before" })
+	put := func(id string, change func(r *thread.Record)) {
+		c := modelCommit(id, 1, 0)
+		c.Events, c.Operations, c.Skills = nil, nil, nil
+		c.Record.Instance = "before"
+		c.Record.Workspace = thread.Workspace{Path: "/p", Instance: "before"}
+		c.Record.Active, c.Record.AutoEnd, c.Record.Status = nil, false, thread.Idle
+		change(&c.Record)
+		must(t, s.Commit(c))
+	}
+	running := &thread.ActiveOperation{ID: "op", Kind: thread.User, StartedAt: testTime}
+	put("t1-running", func(r *thread.Record) { r.Status, r.Active = thread.Running, running })
+	put("t2-managed", func(r *thread.Record) { r.Workspace.Managed = true })
+	put("t3-stopping", func(r *thread.Record) { r.Status, r.Active = thread.Stopping, running })
+	put("t4-failed", func(r *thread.Record) { r.Status = thread.Failed })
+	put("t5-ended", func(r *thread.Record) { r.Status = thread.Ended })
+	must(t, s.Close())
+
+	s = openAt(t, path, func(s *Store) { s.InstanceID = "now" })
+	page, err := s.List(thread.ListQuery{})
+	must(t, err)
+	got := ""
+	for _, row := range page.Threads {
+		got += row.ThreadID + " " + row.Status.String() + "; "
+	}
+	if want := "t1-running idle; t2-managed ended; t3-stopping ended; t4-failed error; t5-ended ended; "; got != want {
+		t.Errorf("list = %s\nwant   %s", got, want)
+	}
+	if page, err = s.List(thread.ListQuery{Status: thread.Running}); err != nil || len(page.Threads) != 0 {
+		t.Errorf("%d threads are listed as running, %v", len(page.Threads), err)
+	}
+}

@@ -211,6 +211,11 @@ func sameRecord(a, b []byte) bool {
 }
 
 // summaryOwner returns a stored record's owner, as memory of the database.
+func summaryInstance(v []byte) []byte {
+	d := decoder{b: v[headerBytes:]}
+	return d.take(d.uint())
+}
+
 func summaryOwner(v []byte) []byte {
 	d := decoder{b: v[headerBytes:]}
 	d.take(d.uint()) // instance

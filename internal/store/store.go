@@ -222,6 +222,13 @@ func (s *Store) Size() (Size, error) {
 	return size, nil
 }
 
+// UsedBytes returns how much of the database's file is in use. Error:
+// STORAGE_FAILED.
+func (s *Store) UsedBytes() (int64, error) {
+	size, err := s.Size()
+	return size.FileBytes - size.FreeBytes, err
+}
+
 // size is Size for those who hold mu or are the committer.
 func (s *Store) size() (Size, error) {
 	info, err := os.Stat(s.path)
