@@ -137,7 +137,7 @@ func TestTwoFuturesOfAStateDoNotMeet(t *testing.T) {
 		},
 			submit(7, "r4", "1"), submit(8, "r4", "2"), func(s State) any { return s.answered }},
 		{"replays", func(sc *scene) *scene {
-			return sc.running().step(call(1, "r1", "a"), call(2, "", "a"), call(3, "", "a"), submit(4, "r1", "1"), call(5, "", "a"))
+			return sc.running().step(call(1, "r1", "a"), call(2, "", "a"), call(3, "", "a"), submit(4, "r1", "1"))
 		},
 			call(7, "", "a"), call(8, "", "a"), func(s State) any { return s.turn.tools.finished }},
 		{"deliveries", func(sc *scene) *scene {

@@ -55,6 +55,8 @@ type walk struct {
 	waiting     map[CallerID]bool
 	deleted     bool
 	old         []frozen
+	armed       armedTimers
+	tools       toolWalk
 }
 
 func newWalk(t *rapid.T) *walk {
@@ -64,6 +66,7 @@ func newWalk(t *rapid.T) *walk {
 	w := &walk{
 		t: t, now: noon, instance: 1, record: rec, lastSeq: 2, status: Idle,
 		operations: map[string]Operation{}, admitted: map[string]bool{}, completions: map[string]int{}, waiting: map[CallerID]bool{},
+		armed: armedTimers{}, tools: newToolWalk(),
 	}
 	rec.Instance, rec.Workspace.Instance = w.self(), w.self()
 	w.record = rec
@@ -84,6 +87,8 @@ func (w *walk) act() {
 		w.reload()
 	case kind == 2 && w.held == nil:
 		w.chatter()
+	case w.held == nil && (kind == 3 || kind >= 6 && w.s.CheckToolCall() == nil):
+		w.apply(w.toolInput())
 	case w.held != nil:
 		w.apply(w.held)
 	default:
@@ -159,6 +164,7 @@ func (w *walk) apply(in Input) {
 	if c := CallerOf(in); c != 0 && w.held == nil {
 		w.callers = c
 		w.waiting[c] = true
+		w.tools.asked(in)
 	}
 	before := w.s
 	var out Output
@@ -178,6 +184,9 @@ func (w *walk) apply(in Input) {
 	for _, r := range out.Replies {
 		w.answered(r)
 	}
+	w.check(w.tools.answeredNatively(out.Effects))
+	w.armed.follow(out.Effects)
+	w.check(w.armed.check(after))
 	w.deleted = out.Delete
 	w.follow(out.Effects)
 }
@@ -219,6 +228,7 @@ func (w *walk) answered(r Reply) {
 		w.t.Fatalf("caller %d is answered twice, or never asked", r.Caller)
 	}
 	delete(w.waiting, r.Caller)
+	w.check(w.tools.answered(r))
 }
 
 func (w *walk) store(c Commit) {
@@ -253,6 +263,7 @@ func (w *walk) tell(evs []Event) {
 			w.t.Fatalf("number %d after %d: %s", ev.Seq, w.lastSeq, eventWordsOf(ev))
 		}
 		w.lastSeq = ev.Seq
+		w.check(w.tools.page.see(ev))
 		switch ev.Kind {
 		case EventStatusChanged:
 			w.status = ev.Status
@@ -272,6 +283,7 @@ func (w *walk) tell(evs []Event) {
 			}
 		}
 	}
+	w.check(w.tools.agrees(&w.s))
 	if w.status != w.s.Status {
 		w.t.Fatalf("a client believes %s, the thread is %s", w.status, w.s.Status)
 	}
@@ -324,6 +336,7 @@ func (w *walk) load() {
 		active = w.operations[rec.Active.ID]
 	}
 	w.held = nil
+	w.armed, w.tools = armedTimers{}, newToolWalk()
 	w.s = NewState(l, active, w.self()).Crashed()
 	if w.s.LatestSeq < w.lastSeq {
 		w.t.Fatalf("numbers up to %d were told, the loaded thread goes on at %d", w.lastSeq, w.s.LatestSeq)
