@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"runtime"
 	"time"
 )
 
@@ -29,6 +30,8 @@ func probe(ctx context.Context, path string, args []string, env []string) (strin
 	cmd.WaitDelay = probeGrace
 	ownGroup(cmd)
 	cmd.Cancel = func() error { return endGroup(cmd) }
+	runtime.LockOSThread() // on Linux a probe dies with the thread that started it
+	defer runtime.UnlockOSThread()
 	err := cmd.Run()
 	if cmd.Process != nil {
 		_ = killGroup(cmd) // what it left behind; usually nothing
