@@ -5,9 +5,14 @@ import "github.com/pedelec/pedelec-core/internal/tool"
 // What a page registers, under names for packages that carry it and do not deal
 // with tools themselves.
 type (
-	Skills = tool.Skills
-	Tool   = tool.Tool
+	Skills    = tool.Skills
+	Tool      = tool.Tool
+	ToolNames = tool.Names
 )
+
+// ModelNames gives each tool the name under which models know it; see
+// tool.ModelNames.
+func ModelNames(tools []Tool) ToolNames { return tool.ModelNames(tools) }
 
 // Limits that those who carry it need.
 const (
