@@ -115,8 +115,9 @@ func lengthOf(v any) int {
 // beginning of the subschemas that it applies.
 func (g *guard) work(v any) int {
 	steps := g.fixed + len(g.inPlace)*g.program.approach(v)
-	if len(g.dynamic) > 0 {
-		steps += g.program.dynamic + g.program.approach(v) + g.program.budget.depth*g.program.chain/chainPerStep
+	if g.dynamicRefs > 0 {
+		search := g.program.budget.depth * g.program.chain / chainPerStep
+		steps += g.dynamicRefs * (g.dearest + g.program.approach(v) + search)
 	}
 	switch v := v.(type) {
 	case string:

@@ -17,9 +17,12 @@ type guard struct {
 
 	entry   int                  // the cost of beginning this subschema, see entryCost
 	inPlace []*jsonschema.Schema // subschemas for the same value
-	dynamic []*jsonschema.Schema // those that a dynamic reference may mean
 	fixed   int                  // the cost of beginning inPlace, and of lists of names
 	walks   bool                 // it has subschemas for members or items
+
+	dynamicRefs int                  // dynamic references, of which there are two kinds
+	dynamic     []*jsonschema.Schema // what they may mean
+	dearest     int                  // the highest cost of beginning one of these
 
 	uniqueItems   bool
 	propertyNames *jsonschema.Schema
@@ -34,17 +37,16 @@ func (p *program) guardAll() error {
 		p.unevaluated = p.unevaluated || s.UnevaluatedProperties != nil || s.UnevaluatedItems != nil
 		if s.DynamicAnchor != "" || s.RecursiveAnchor {
 			p.anchors[s.DynamicAnchor] = append(p.anchors[s.DynamicAnchor], s)
-			p.dynamic = max(p.dynamic, g.entry)
 		}
 	}
-	for s, g := range p.guards {
-		g.dynamic = p.dynamicTargets(s)
-	}
-	chains := make(map[*jsonschema.Schema]int, len(p.guards))
-	for s, g := range p.guards {
+	for _, g := range p.guards {
 		for _, child := range g.inPlace {
 			g.fixed += p.entryOf(child)
 		}
+		g.findDynamic()
+	}
+	chains := make(map[*jsonschema.Schema]int, len(p.guards))
+	for s := range p.guards {
 		chain, err := p.chainFrom(s, chains)
 		if err != nil {
 			return err
@@ -102,20 +104,24 @@ func isSchema(keyword any) bool {
 	return ok
 }
 
-// dynamicTargets returns every subschema that the dynamic references of s may
-// mean, as far as can be known without a value.
-func (p *program) dynamicTargets(s *jsonschema.Schema) []*jsonschema.Schema {
-	var targets []*jsonschema.Schema
+// findDynamic notes what the subschema's dynamic references may mean, as far as
+// can be known without a value.
+func (g *guard) findDynamic() {
+	s, p := g.schema, g.program
 	if s.RecursiveRef != nil {
-		targets = append([]*jsonschema.Schema{s.RecursiveRef}, p.anchors[""]...)
+		g.dynamicRefs++
+		g.dynamic = append(append(g.dynamic, s.RecursiveRef), p.anchors[""]...)
 	}
 	if s.DynamicRef != nil {
-		targets = append(targets, s.DynamicRef.Ref)
+		g.dynamicRefs++
+		g.dynamic = append(g.dynamic, s.DynamicRef.Ref)
 		if s.DynamicRef.Anchor != "" {
-			targets = append(targets, p.anchors[s.DynamicRef.Anchor]...)
+			g.dynamic = append(g.dynamic, p.anchors[s.DynamicRef.Anchor]...)
 		}
 	}
-	return targets
+	for _, target := range g.dynamic {
+		g.dearest = max(g.dearest, p.entryOf(target))
+	}
 }
 
 // chainFrom returns how many subschemas apply inside each other to a value that

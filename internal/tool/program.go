@@ -37,7 +37,6 @@ type program struct {
 	anchors     map[string][]*jsonschema.Schema // the subschemas by $dynamicAnchor, and under "" those with $recursiveAnchor
 	chain       int                             // the longest chain of subschemas that apply to one value
 	unevaluated bool                            // some subschema has unevaluatedProperties or unevaluatedItems
-	dynamic     int                             // the highest cost of beginning what a dynamic reference may mean
 }
 
 // newProgram compiles a decoded schema. Its errors are clauses without a full
