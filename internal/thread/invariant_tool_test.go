@@ -36,9 +36,11 @@ func checkBroker(s State) error {
 
 // pageModel is the request that a page knows of: it follows the events alone.
 type pageModel struct {
-	out     string // request id; "" = none
+	out     string // request id; "" = none; announced = its tool_call follows
 	closing string // closed by the status before this event, which said that its group goes on
 }
+
+const announced = "announced"
 
 // see takes one event. A request is told in one group with waitingToolResult
 // and closed by the next other status; a result comes in that one's group.
@@ -47,14 +49,14 @@ func (p *pageModel) see(ev Event) error {
 	p.closing = ""
 	switch ev.Kind {
 	case EventStatusChanged:
-		if p.out == "announced" {
+		if p.out == announced {
 			return fmt.Errorf("waitingToolResult without a tool_call")
 		}
 		if ev.Status == WaitingToolResult {
 			if p.out != "" || !ev.Grouped {
 				return fmt.Errorf("waitingToolResult, grouped %t, while %q is out", ev.Grouped, p.out)
 			}
-			p.out = "announced"
+			p.out = announced
 			return nil
 		}
 		if ev.Grouped {
@@ -62,7 +64,7 @@ func (p *pageModel) see(ev Event) error {
 		}
 		p.out = ""
 	case EventToolCall:
-		if p.out != "announced" || ev.RequestID == "" || ev.Grouped {
+		if p.out != announced || ev.RequestID == "" || ev.Grouped {
 			return fmt.Errorf("tool_call %q, grouped %t, while %q is out", ev.RequestID, ev.Grouped, p.out)
 		}
 		p.out = ev.RequestID
@@ -73,7 +75,7 @@ func (p *pageModel) see(ev Event) error {
 	case EventOperationCompleted:
 		// A group may tell the outcome before the status.
 	default:
-		if p.out == "announced" {
+		if p.out == announced {
 			return fmt.Errorf("%s between waitingToolResult and tool_call", ev.Kind)
 		}
 	}

@@ -35,7 +35,7 @@ func (o *Output) Commit(s *State) Commit {
 // Reply answers a caller: with a value, or with an error.
 type Reply struct {
 	Caller CallerID
-	Value  any // Admission, Cancellation, Snapshot or nil
+	Value  any // Admission, Cancellation, Snapshot, jsontext.Value (of a tool call) or nil
 	Err    *fault.Error
 }
 

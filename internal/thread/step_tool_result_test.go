@@ -184,10 +184,7 @@ func TestWhatEndsATurnAnswersItsCalls(t *testing.T) {
 			if got := sc.s.Snapshot().PendingTool; got != nil {
 				t.Errorf("the snapshot shows %+v", got)
 			}
-			sc.forget().step(fired(TimerTool, 1), finished(1, OutcomeCancelled), fired(TimerStop, 1), Shutdown{}).wantReplies()
-			if tt.after != Ended && tt.thread != nil && sc.s.Status != tt.after || tt.after == Ended && sc.s.Status != Ended {
-				t.Errorf("in the end the status is %s, want %s", sc.s.Status, tt.after)
-			}
+			sc.forget().step(fired(TimerTool, 1), finished(1, OutcomeCancelled), fired(TimerStop, 1), Shutdown{}).wantReplies().wantStatus(tt.after)
 			for _, e := range sc.effects {
 				if strings.HasPrefix(e, "answer-tool") {
 					t.Errorf("a second answer: %s", e)

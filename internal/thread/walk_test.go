@@ -87,7 +87,7 @@ func (w *walk) act() {
 		w.reload()
 	case kind == 2 && w.held == nil:
 		w.chatter()
-	case w.held == nil && (kind == 3 || kind >= 6 && w.s.CheckToolCall() == nil):
+	case w.held == nil && (kind == 3 || kind >= 7 && w.s.CheckToolCall() == nil):
 		w.apply(w.toolInput())
 	case w.held != nil:
 		w.apply(w.held)

@@ -77,7 +77,7 @@ func (w *walk) toolInput() Input {
 	caller, tw := w.callers+1, &w.tools
 	tw.requests++
 	request := fmt.Sprintf("d%d-r%d", w.instance, tw.requests)
-	args := fmt.Sprint(rapid.IntRange(0, 30).Draw(w.t, "args")/3)
+	args := fmt.Sprint(rapid.IntRange(0, 30).Draw(w.t, "args") / 3)
 	id := fmt.Sprintf("d%d-c%d", w.instance, rapid.IntRange(0, 5).Draw(w.t, "callID"))
 	ids := `"` + id + `"` // a call id always comes with the same arguments
 	switch kind := rapid.IntRange(0, 12).Draw(w.t, "tool"); {
@@ -97,6 +97,8 @@ func (w *walk) toolInput() Input {
 		return Delivered{Waiter: who}
 	case kind == 8 && len(w.s.answered) > 0:
 		return submit(caller, rapid.SampledFrom(w.s.answered).Draw(w.t, "again").requestID, args)
+	case kind == 9 && rapid.IntRange(0, 2).Draw(w.t, "over") == 0:
+		return w.over(caller)
 	}
 	out := w.s.turn.tools.out
 	if out == nil {
@@ -106,4 +108,13 @@ func (w *walk) toolInput() Input {
 		return SubmitToolResult{Caller: caller, RequestID: out.requestID, Result: tooLarge}
 	}
 	return SubmitToolResult{Caller: caller, RequestID: out.requestID, Result: out.args}
+}
+
+// over draws something that ends the turn, or is the beginning of its end.
+func (w *walk) over(caller CallerID) Input {
+	turn := w.s.turn.id
+	return rapid.SampledFrom([]Input{
+		Cancel{Caller: caller}, Cancel{}, End{Caller: caller}, Shutdown{}, gone(), Doom{Turn: turn},
+		finished(turn, OutcomeSuccess), finished(turn, OutcomeFailed), fired(TimerStart, turn), fired(TimerSilence, turn),
+	}).Draw(w.t, "end")
 }
