@@ -309,8 +309,10 @@ func (a *actor) spec(e *thread.Effect) thread.SessionSpec {
 		ThreadID: a.id, Provider: r.Provider, WorkspacePath: workspace,
 		PrivateDir: func() (string, error) { return a.svc.cfg.Workspaces.PrivateDir(workspace, a.id) },
 		EffortArgs: r.EffortArgs, Permission: a.svc.cfg.Profiles.Permission(r.Provider),
-		Instructions: thread.HostInstructions(workspace, a.skills), Skills: a.skills,
+		Skills: a.skills,
 	}
+	host := thread.Host{ThreadID: a.id, WorkspacePath: workspace, Skills: a.skills, CLI: a.svc.cfg.CLI}
+	spec.Instructions = func(c thread.ToolChannel) string { return thread.HostInstructions(host, c) }
 	if r.Session.Resumable {
 		spec.SessionID, spec.Instructed = r.Session.ID, r.Session.Instructed
 	}
@@ -349,7 +351,11 @@ func (a *actor) quiet() bool {
 
 // unload leaves the registry if the thread is still quiet.
 func (a *actor) unload() bool {
-	if !a.quiet() || !a.mail.quiet() || !a.svc.registry.remove(a) {
+	if !a.quiet() || !a.mail.quiet() {
+		return false
+	}
+	a.runner.closeTools() // of a session whose process is gone; before another actor can open its own
+	if !a.svc.registry.remove(a) {
 		return false
 	}
 	a.mail.shut(fault.New(fault.Overloaded, "The thread was being unloaded; try again."))

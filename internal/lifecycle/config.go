@@ -75,6 +75,9 @@ type Config struct {
 	Encode   func(dst []byte, threadID string, ev *thread.Event) []byte
 	Instance string // this daemon's id, new at each start
 
+	ToolServer ToolServer // nil = agents without calls of their own use the CLI
+	CLI        string     // absolute path of pedelec-cli; "" = the one on the agent's PATH
+
 	Durations Durations // zero = DefaultDurations
 	Retention Retention
 	Now       func() time.Time // wall clock; nil = time.Now

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/pedelec/pedelec-core/internal/thread"
+	"github.com/pedelec/pedelec-core/internal/tool"
 )
 
 // Store keeps threads. Its errors are *fault.Error with STORAGE_FULL,
@@ -53,6 +54,19 @@ type Workspaces interface {
 	Reopen(path string) error
 	// PrivateDir makes and returns <path>/.pedelec-runtime/threads/<threadID>.
 	PrivateDir(path, threadID string) (string, error)
+}
+
+// ToolServer serves the frontend tools of a thread to its agent, for runtimes whose
+// protocol has no calls of its own. Nothing of it waits.
+type ToolServer interface {
+	// Open makes an address for the thread's tools and the secret that goes with
+	// it. A former one of the thread is void.
+	Open(threadID string, skills tool.Skills) (url, secret string)
+	// Admit names who can tell whether a call comes from the thread's own agent.
+	// Until then, or with nil, none is accepted.
+	Admit(threadID string, w thread.ToolWitness)
+	// Close voids the thread's address, if it has one.
+	Close(threadID string)
 }
 
 // Profiles are the parts of the settings that concern threads.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/pedelec/pedelec-core/internal/fault"
 	"github.com/pedelec/pedelec-core/internal/thread"
+	"github.com/pedelec/pedelec-core/internal/tool"
 )
 
 // runner carries out a thread's effects towards its provider, one after the
@@ -116,11 +117,14 @@ func (r *runner) attach(ctx context.Context, j job) thread.Attached {
 		r.session = thread.Attachment{}
 	}
 	if r.session.Conversation == nil {
+		j.spec.Tools = r.openTools(j.spec.Skills)
 		got, err := r.a.svc.cfg.Runtimes.Attach(ctx, j.spec, r.a.mail.newSink())
 		if err != nil {
+			r.closeTools()
 			return thread.Attached{Turn: turn, Err: providerError(err, fault.ProviderRuntimeStartFailed)}
 		}
 		r.session, r.begun = got, false
+		r.admit(got.Witness)
 		if ctx.Err() != nil {
 			r.closeSession(r.a.svc.kill)
 			return thread.Attached{Turn: turn, Err: providerError(ctx.Err(), fault.ProviderRuntimeStartFailed)}
@@ -167,12 +171,14 @@ func (r *runner) abandon(turn uint64) {
 		r.a.log.Warn().Msg("the agent did not confirm that its turn stopped; its session is set aside")
 		c.Abandon(turn)
 		r.session = thread.Attachment{}
+		r.closeTools()
 	}
 }
 
 func (r *runner) closeSession(ctx context.Context) {
 	c := r.session.Conversation
 	r.session = thread.Attachment{}
+	r.closeTools()
 	if c == nil {
 		return
 	}
@@ -190,6 +196,35 @@ func (r *runner) answerTool(ctx context.Context, e thread.Effect) {
 	}
 	if err := c.AnswerTool(ctx, e.CallID, e.Answer); err != nil {
 		r.a.log.Debug().Err(err).Msg("a tool call could not be answered")
+	}
+}
+
+// openTools makes an address at which a new session finds the thread's tools.
+func (r *runner) openTools(skills *tool.Skills) thread.ToolAccess {
+	server := r.a.svc.cfg.ToolServer
+	if server == nil || skills == nil || len(skills.Tools) == 0 {
+		return thread.ToolAccess{}
+	}
+	url, secret := server.Open(r.a.id, *skills)
+	return thread.ToolAccess{MCPURL: url, MCPSecret: secret}
+}
+
+// admit lets the open session call the thread's tools. A session that was not told
+// of the address needs none.
+func (r *runner) admit(w thread.ToolWitness) {
+	switch server := r.a.svc.cfg.ToolServer; {
+	case server == nil:
+	case w == nil:
+		server.Close(r.a.id)
+	default:
+		server.Admit(r.a.id, w)
+	}
+}
+
+// closeTools voids the address of the session that is closed.
+func (r *runner) closeTools() {
+	if server := r.a.svc.cfg.ToolServer; server != nil {
+		server.Close(r.a.id)
 	}
 }
 

@@ -23,6 +23,9 @@ const (
 	// by design, so Sec-Fetch-Site is not looked at; whoever knows the ticket
 	// then judges the Origin with CheckOwner.
 	Ticket
+	// Agent is for the tools that agents call. They prove themselves with a
+	// secret, which is the handler's to check; no page may call them.
+	Agent
 )
 
 // rules holds for each class what remains to be checked once the Host is
@@ -30,6 +33,7 @@ const (
 var rules = map[Class]func(*http.Request) Verdict{
 	Health: refusePages,
 	Ticket: refuseManyOrigins,
+	Agent:  refusePages,
 }
 
 // Verdict is the answer of a Guard. The zero value admits.

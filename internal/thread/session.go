@@ -19,8 +19,36 @@ type SessionSpec struct {
 	PrivateDir    func() (string, error) // makes and returns <workspace>/.pedelec-runtime/threads/<ThreadID>
 	EffortArgs    []string               // key, value, key, value
 	Permission    Permission
-	Instructions  string // host instructions, see HostInstructions
-	Skills        *tool.Skills
+	// Instructions returns the host instructions for the way in which the
+	// runtime brings frontend tools to the agent; see HostInstructions.
+	Instructions func(ToolChannel) string
+	Skills       *tool.Skills
+	Tools        ToolAccess
+}
+
+// ToolAccess is where an agent finds the frontend tools of its thread, besides its
+// provider's own protocol.
+type ToolAccess struct {
+	MCPURL    string // of a server of the Model Context Protocol over HTTP; "" = there is none
+	MCPSecret string // the bearer token that MCPURL demands
+}
+
+// ToolChannel is the way in which frontend tools reach an agent.
+type ToolChannel uint8
+
+// The channels.
+const (
+	ToolsByCommand ToolChannel = iota // the agent runs pedelec-cli in its shell
+	ToolsNative                       // the tools are among the agent's own
+)
+
+// ToolWitness tells whether an agent announced a call in a thread's own
+// conversation.
+type ToolWitness interface {
+	// Announced waits a short time until a turn of the conversation shows a call of
+	// the tool that no other call was accepted for, and takes it. modelName is the
+	// tool's name for models. Error: THREAD_ACCESS_DENIED when nothing shows.
+	Announced(ctx context.Context, modelName string) error
 }
 
 // Attachment is an open provider session.
@@ -29,6 +57,7 @@ type Attachment struct {
 	SessionID    string
 	Fresh        bool         // opened, not resumed
 	Lost         *fault.Error // why SessionSpec.SessionID could not be resumed; nil if it was, or none was asked for
+	Witness      ToolWitness  // of calls over SessionSpec.Tools.MCPURL; nil = the agent was not told of it
 }
 
 // Conversation is an open provider session in a runtime's hands. All methods

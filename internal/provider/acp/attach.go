@@ -119,11 +119,11 @@ func (r *Runtime) settle(ctx context.Context, s *session, state sessionState, sp
 	}
 	preamble, path := "", ""
 	if fresh || !spec.Instructed {
-		preamble = spec.Instructions
+		preamble = spec.Instructions(thread.ToolsByCommand)
 	}
 	if preamble != "" {
 		var err error
-		if path, err = r.keepInstructions(spec); err != nil {
+		if path, err = r.keepInstructions(spec, preamble); err != nil {
 			return err
 		}
 	}
@@ -135,14 +135,14 @@ func (r *Runtime) settle(ctx context.Context, s *session, state sessionState, sp
 
 // keepInstructions writes the host instructions where the agent can read them
 // again.
-func (r *Runtime) keepInstructions(spec thread.SessionSpec) (path string, err error) {
+func (r *Runtime) keepInstructions(spec thread.SessionSpec, text string) (path string, err error) {
 	if !r.flavour.keepsFile || spec.PrivateDir == nil {
 		return "", nil
 	}
 	dir, err := spec.PrivateDir()
 	if err == nil {
 		path = filepath.Join(dir, instructionsFile)
-		err = replaceFile(path, spec.Instructions)
+		err = replaceFile(path, text)
 	}
 	if err != nil {
 		return "", r.fault(fault.ProviderRequestFailed, "instructions",

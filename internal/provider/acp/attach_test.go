@@ -38,7 +38,7 @@ func TestResumingASession(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, OpenCode(), knobs{})
 			spec := r.spec("t1")
-			spec.Instructions = "Be kind."
+			spec.Instructions = always("Be kind.")
 			a, sink := r.open(spec)
 			r.run(a, sink, 1, "first")
 			before := r.pids()[0]

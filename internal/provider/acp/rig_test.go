@@ -104,8 +104,14 @@ func (r *rig) spec(threadID string) thread.SessionSpec {
 			dir := filepath.Join(r.ws, ".pedelec-runtime", "threads", threadID)
 			return dir, os.MkdirAll(dir, 0o700)
 		},
-		Permission: thread.PermitWorkspace,
+		Permission:   thread.PermitWorkspace,
+		Instructions: always(""),
 	}
+}
+
+// always are instructions that are the same for every channel.
+func always(text string) func(thread.ToolChannel) string {
+	return func(thread.ToolChannel) string { return text }
 }
 
 // open attaches a thread, which must succeed.

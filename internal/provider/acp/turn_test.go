@@ -124,7 +124,7 @@ func TestInstructionsGoInFrontOfTheFirstTextOfASession(t *testing.T) {
 		t.Run(f.Provider.String(), func(t *testing.T) {
 			r := newRig(t, f, knobs{})
 			spec := r.spec("t1")
-			spec.Instructions = "Be kind."
+			spec.Instructions = always("Be kind.")
 			a, sink := r.open(spec)
 			r.run(a, sink, 1, "/first")
 			r.run(a, sink, 2, "second")

@@ -1,0 +1,228 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/pedelec/pedelec-core/internal/fault"
+	"github.com/pedelec/pedelec-core/internal/loopback"
+	"github.com/pedelec/pedelec-core/internal/thread"
+	"github.com/pedelec/pedelec-core/internal/tool"
+)
+
+// requestHeader carries our number of an HTTP request to the call in it. What a
+// peer sends under this name is overwritten.
+const requestHeader = "Pedelec-Request"
+
+// endpoint is one thread's address.
+type endpoint struct {
+	m        *Manager
+	threadID string
+	secret   string
+	server   *sdk.Server
+	handler  http.Handler
+
+	open    context.Context // done when the address is void
+	void    context.CancelFunc
+	serving sync.WaitGroup // HTTP requests
+
+	mu       sync.Mutex
+	closed   bool
+	witness  thread.ToolWitness // nil = none yet
+	opening  int                // requests that may open a session
+	number   uint64             // of the last request
+	requests map[string]request // those that are served, by number
+}
+
+// request is an HTTP request that carries one message.
+type request struct {
+	ctx context.Context // done when the peer is gone
+	id  string          // of the message, as written; "" = it wants no answer
+}
+
+func newEndpoint(m *Manager, threadID string, skills tool.Skills) *endpoint {
+	e := &endpoint{m: m, threadID: threadID, secret: loopback.NewToken(), requests: map[string]request{}}
+	e.open, e.void = context.WithCancel(context.Background())
+	e.server = newServer(skills, e.call)
+	e.handler = sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return e.server }, &sdk.StreamableHTTPOptions{
+		SessionTimeout:      m.cfg.Durations.Idle,
+		MaxRequestBodyBytes: maxBodyBytes,
+	})
+	return e
+}
+
+func (e *endpoint) admit(w thread.ToolWitness) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.witness = w
+}
+
+// close ends every protocol session and waits for what is served.
+func (e *endpoint) close() {
+	e.mu.Lock()
+	e.closed = true
+	e.mu.Unlock()
+	e.void() // calls that wait would hold up their sessions
+	e.closeSessions()
+	e.serving.Wait()
+	e.closeSessions() // of a request that had come before
+}
+
+func (e *endpoint) closeSessions() {
+	for s := range e.server.Sessions() {
+		_ = s.Close() // the peer hears of it or is gone
+	}
+}
+
+// serve serves one HTTP request that knows the secret.
+func (e *endpoint) serve(w http.ResponseWriter, r *http.Request) {
+	opens := r.Method == http.MethodPost && r.Header.Get("Mcp-Session-Id") == ""
+	if refusal := e.enter(opens); refusal != nil {
+		http.Error(w, refusal.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	defer e.leave(opens)
+	wire := http.NewResponseController(w)
+	out := &patientWriter{ResponseWriter: w, wire: wire, patience: e.m.cfg.Durations.IO}
+	defer func() { _ = wire.SetWriteDeadline(time.Time{}) }() // the connection may serve others
+	if r.Method != http.MethodPost {
+		e.handler.ServeHTTP(out, r)
+		return
+	}
+	// A deadline that stays set would look like the peer's leaving.
+	_ = wire.SetReadDeadline(time.Now().Add(e.m.cfg.Durations.IO))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBodyBytes))
+	_ = wire.SetReadDeadline(time.Time{})
+	if err != nil {
+		http.Error(w, "The request cannot be read, or is longer than 1 MiB.", http.StatusRequestEntityTooLarge)
+		return
+	}
+	id, err := messageID(body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	number := e.begin(request{r.Context(), id})
+	defer e.finish(number)
+	r.Header.Set(requestHeader, number)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	e.handler.ServeHTTP(out, r)
+}
+
+// enter counts a request in, unless the address is void or has all the sessions it
+// may have.
+func (e *endpoint) enter(opens bool) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return errors.New("This address is not valid any more.")
+	}
+	if opens {
+		sessions := e.opening
+		for range e.server.Sessions() {
+			sessions++
+		}
+		if sessions >= maxSessions {
+			return errors.New("Too many sessions are open at this address.")
+		}
+		e.opening++
+	}
+	e.serving.Add(1)
+	return nil
+}
+
+func (e *endpoint) leave(opened bool) {
+	e.mu.Lock()
+	if opened {
+		e.opening--
+	}
+	e.mu.Unlock()
+	e.serving.Done()
+}
+
+func (e *endpoint) begin(r request) (number string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.number++
+	number = strconv.FormatUint(e.number, 10)
+	e.requests[number] = r
+	return number
+}
+
+func (e *endpoint) finish(number string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.requests, number)
+}
+
+// messageID returns the id of the one JSON-RPC message that a body is, as it is
+// written there.
+func messageID(body []byte) (string, error) {
+	if jsontext.Value(body).Kind() == '[' {
+		return "", errors.New("Send one message a request.")
+	}
+	var m struct {
+		ID jsontext.Value `json:"id"`
+	}
+	if err := json.Unmarshal(body, &m); err != nil {
+		return "", errors.New("The request is no JSON-RPC message.")
+	}
+	if len(m.ID) > maxRPCIDBytes {
+		return "", errors.New("The message's id is too long.")
+	}
+	return string(m.ID), nil
+}
+
+// call carries out a call that came over HTTP.
+func (e *endpoint) call(ctx context.Context, req *sdk.CallToolRequest, name string) (jsontext.Value, error) {
+	e.mu.Lock()
+	from, ok := e.requests[req.Extra.Header.Get(requestHeader)]
+	witness := e.witness
+	e.mu.Unlock()
+	if !ok {
+		return nil, context.Canceled // its peer has left already
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(from.ctx, cancel)()
+	defer context.AfterFunc(e.open, cancel)()
+	defer signsOfLife(ctx, req, e.m.cfg.Durations.Progress)()
+	if witness == nil {
+		return nil, fault.New(fault.ThreadAccessDenied, "The tools of this application are not open to this conversation.").With("toolName", name)
+	}
+	if err := witness.Announced(ctx, req.Params.Name); err != nil {
+		return nil, err
+	}
+	e.m.cfg.Log.Debug().Str("thread", e.threadID).Int("bytes", len(req.Params.Arguments)).Msg("tool call over MCP")
+	return e.m.Threads.CallTool(ctx, thread.ToolRequest{
+		ThreadID: e.threadID,
+		CallID:   req.Session.ID() + "/" + from.id,
+		Name:     name,
+		Args:     arguments(req),
+	})
+}
+
+// patientWriter gives the peer a limited time to take each write.
+type patientWriter struct {
+	http.ResponseWriter
+	wire     *http.ResponseController
+	patience time.Duration
+}
+
+func (w *patientWriter) Write(b []byte) (int, error) {
+	_ = w.wire.SetWriteDeadline(time.Now().Add(w.patience))
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap lets the writer be flushed.
+func (w *patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
