@@ -55,6 +55,7 @@ func (s *Service) newActor(l thread.Loaded, active thread.Operation) *actor {
 	}
 	a.tools = tool.NewSet(skills, time.Now)
 	a.timers = newTimers(a.mail, s.cfg.Durations)
+	a.timers.beforeAutoEnd = func() { s.cfg.Transfers.Abort(a.id) }
 	a.runner = &runner{a: a}
 	unsettled := l.Record.NeedsSettling(s.cfg.Instance)
 	a.state = state.Crashed()
@@ -228,6 +229,9 @@ func (a *actor) commitFailed(in thread.Input, next thread.State, err *fault.Erro
 func (a *actor) afterwards(in thread.Input) {
 	if _, ok := in.(thread.Settle); ok {
 		a.unblockReaders(in)
+	}
+	if t, ok := in.(thread.TimerFired); ok && t.Timer == thread.TimerAutoEnd {
+		a.svc.spawn(func() { a.svc.reopenTransfers(a) }) // if a client came back at the last moment
 	}
 	if a.out.Delete {
 		a.gone = true

@@ -70,6 +70,7 @@ type Config struct {
 	Store      Store
 	Runtimes   Runtimes
 	Workspaces Workspaces
+	Transfers  Transfers // nil = this daemon transfers no files
 	Profiles   Profiles
 	// Encode appends an event as the line that clients get, LF included.
 	Encode   func(dst []byte, threadID string, ev *thread.Event) []byte

@@ -15,7 +15,7 @@ import (
 func steadyTurn(tb testing.TB) *actor {
 	store := newMemStore("now")
 	s := New(Config{
-		Store: store, Runtimes: newMemRuntime(), Workspaces: &memWorkspaces{}, Profiles: memProfiles{},
+		Store: store, Runtimes: newMemRuntime(), Workspaces: &memWorkspaces{}, Transfers: &memTransfers{}, Profiles: memProfiles{},
 		Encode:   func(dst []byte, _ string, ev *thread.Event) []byte { return append(append(dst, ev.Text...), '\n') },
 		Instance: "now", Log: zerolog.Nop(),
 	})

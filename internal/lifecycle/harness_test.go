@@ -25,6 +25,7 @@ type bench struct {
 	store      *memStore
 	runtime    *memRuntime
 	workspaces *memWorkspaces
+	transfers  *memTransfers
 }
 
 // start runs f in a synctest bubble with a service of its own.
@@ -37,12 +38,12 @@ func start(t *testing.T, f func(b *bench)) {
 func startOn(t *testing.T, prepare func(m *memStore), change func(c *Config), f func(b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{T: t, store: newMemStore("now"), runtime: newMemRuntime(), workspaces: &memWorkspaces{}}
+		b := &bench{T: t, store: newMemStore("now"), runtime: newMemRuntime(), workspaces: &memWorkspaces{}, transfers: &memTransfers{}}
 		if prepare != nil {
 			prepare(b.store)
 		}
 		cfg := Config{
-			Store: b.store, Runtimes: b.runtime, Workspaces: b.workspaces, Profiles: memProfiles{},
+			Store: b.store, Runtimes: b.runtime, Workspaces: b.workspaces, Transfers: b.transfers, Profiles: memProfiles{},
 			Encode: encodeForTest, Instance: "now", Log: zerolog.Nop(), Retention: DefaultRetention,
 		}
 		if change != nil {
@@ -335,6 +336,35 @@ func (w *memWorkspaces) Reopen(string) error {
 }
 
 func (w *memWorkspaces) PrivateDir(path, id string) (string, error) { return path + "/" + id, nil }
+
+// memTransfers notes what it is told.
+type memTransfers struct {
+	mu   sync.Mutex
+	told []string
+}
+
+func (m *memTransfers) note(s string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.told = append(m.told, s)
+}
+
+func (m *memTransfers) Abort(string)  { m.note("abort") }
+func (m *memTransfers) Reopen(string) { m.note("reopen") }
+func (m *memTransfers) RemoveStaged(path, name string) error {
+	m.note("remove " + path + " " + name)
+	return nil
+}
+
+func (m *memTransfers) expect(t testing.TB, want ...string) {
+	t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if diff := cmp.Diff(want, m.told); diff != "" {
+		t.Fatalf("transfers (-want +got):\n%s", diff)
+	}
+	m.told = nil
+}
 
 type memProfiles struct{}
 

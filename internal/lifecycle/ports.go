@@ -69,6 +69,26 @@ type ToolServer interface {
 	Close(threadID string)
 }
 
+// Transfers are the uploads and downloads of threads' files.
+type Transfers interface {
+	// Abort voids the tickets of a thread that is about to end and stops its
+	// transfers. When it returns, nothing appears in the workspace any more.
+	Abort(threadID string)
+	// Reopen lets transfers begin again: the end was refused, or the thread was
+	// resumed.
+	Reopen(threadID string)
+	// RemoveStaged removes the temporary file that an upload left behind when
+	// the daemon died.
+	RemoveStaged(workspacePath, name string) error
+}
+
+// noTransfers is the Transfers of a daemon that moves no files.
+type noTransfers struct{}
+
+func (noTransfers) Abort(string)                      {}
+func (noTransfers) Reopen(string)                     {}
+func (noTransfers) RemoveStaged(string, string) error { return nil }
+
 // Profiles are the parts of the settings that concern threads.
 type Profiles interface {
 	// EffortArgs returns the pairs of a provider's effort level, checked.

@@ -127,11 +127,24 @@ func (s *Service) End(ctx context.Context, c thread.Caller, threadID string) err
 		return err
 	}
 	defer s.registry.release(a)
-	if _, err := a.ask(ctx, func(id thread.CallerID) thread.Input { return thread.End{Caller: id} }); err != nil {
+	s.cfg.Transfers.Abort(threadID)
+	_, err = a.ask(ctx, func(id thread.CallerID) thread.Input { return thread.End{Caller: id} })
+	if err != nil {
+		s.reopenTransfers(a)
 		return err
 	}
 	a.ring.awaitEnd(s.cfg.Durations.Barrier)
 	return nil
+}
+
+// reopenTransfers lets transfers begin again, unless the thread ends after all:
+// an end whose second half could not be recorded goes on by itself.
+func (s *Service) reopenTransfers(a *actor) {
+	switch a.ring.snapshot().Status {
+	case thread.Stopping, thread.Ended:
+	default:
+		s.cfg.Transfers.Reopen(a.id)
+	}
 }
 
 // Resume makes an ended thread idle, if its workspace can still be used.
@@ -145,7 +158,33 @@ func (s *Service) Resume(ctx context.Context, c thread.Caller, threadID string) 
 	if err != nil {
 		return thread.Snapshot{}, err
 	}
+	s.cfg.Transfers.Reopen(threadID)
 	return v.(thread.Snapshot), nil
+}
+
+// Thread authorises a caller and describes the thread as it is now, settled.
+func (s *Service) Thread(ctx context.Context, c thread.Caller, threadID string) (thread.Summary, error) {
+	a, err := s.acquire(c, threadID)
+	if err != nil {
+		return thread.Summary{}, err
+	}
+	defer s.registry.release(a)
+	if err := a.awaitSettled(ctx); err != nil {
+		return thread.Summary{}, err
+	}
+	return a.ring.summary(), nil
+}
+
+// Stage remembers in the thread's record the temporary file of an upload; ""
+// forgets it. It is durable before it returns.
+func (s *Service) Stage(ctx context.Context, threadID, name string) error {
+	a, err := s.open(threadID)
+	if err != nil {
+		return err
+	}
+	defer s.registry.release(a)
+	_, err = a.ask(ctx, func(id thread.CallerID) thread.Input { return thread.Stage{Caller: id, Name: name} })
+	return err
 }
 
 // Delete forgets an ended thread.

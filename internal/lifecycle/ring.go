@@ -107,6 +107,16 @@ func (r *ring) snapshot() thread.Snapshot {
 	return view.Snapshot()
 }
 
+func (r *ring) summary() thread.Summary {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	v := &r.view
+	return thread.Summary{
+		ThreadID: v.ID, Provider: v.Provider, Status: v.Status, CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt,
+		Owner: v.Owner, WorkspacePath: v.Workspace.Path, Usage: v.Usage,
+	}
+}
+
 func (r *ring) latest() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -30,6 +30,9 @@ func New(cfg Config) *Service {
 	if cfg.Durations == (Durations{}) {
 		cfg.Durations = DefaultDurations
 	}
+	if cfg.Transfers == nil {
+		cfg.Transfers = noTransfers{}
+	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
@@ -59,6 +62,7 @@ func (s *Service) Drain(ctx context.Context) {
 	s.closing.Store(true)
 	actors := s.registry.all()
 	for _, a := range actors {
+		s.cfg.Transfers.Abort(a.id)
 		a.mail.put(thread.Shutdown{})
 	}
 	deadline := time.Now().Add(s.cfg.Durations.Farewell)
@@ -154,7 +158,20 @@ func (s *Service) load(id string) (*actor, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.removeStaged(&loaded.Record)
 	return s.newActor(loaded, active), nil
+}
+
+// removeStaged removes what an upload left behind when an earlier daemon died.
+// Settling then forgets its name, also when it could not be removed: it is a
+// hidden file in the thread's own folder, and in nobody's way.
+func (s *Service) removeStaged(r *thread.Record) {
+	if r.StagedUpload == "" || r.Instance == s.cfg.Instance {
+		return
+	}
+	if err := s.cfg.Transfers.RemoveStaged(r.Workspace.Path, r.StagedUpload); err != nil {
+		s.cfg.Log.Warn().Err(err).Str(logThread, r.ID).Msg("the rest of an interrupted upload could not be removed")
+	}
 }
 
 // activeOperation reads the operation that the record names as active, so that

@@ -12,6 +12,9 @@ import (
 type timers struct {
 	mail *mailbox
 	d    Durations
+	// beforeAutoEnd runs before the actor learns that its last client is gone
+	// for good; it may take a moment.
+	beforeAutoEnd func()
 
 	mu    sync.Mutex
 	armed map[thread.Timer]*time.Timer
@@ -57,6 +60,9 @@ func (t *timers) arm(which thread.Timer, turn uint64, wait time.Duration) {
 			delete(t.armed, which)
 		}
 		t.mu.Unlock()
+		if current && which == thread.TimerAutoEnd {
+			t.beforeAutoEnd()
+		}
 		if current {
 			t.mail.put(thread.TimerFired{Timer: which, Turn: turn})
 		}

@@ -50,6 +50,12 @@ type (
 		RequestID string
 		Result    jsontext.Value
 	}
+	// Stage remembers the temporary file of an upload, so that a crash does not
+	// leave it behind; "" forgets it. Reply: nil.
+	Stage struct {
+		Caller CallerID
+		Name   string // below the workspace, with slashes
+	}
 	// Delete asks to forget an ended thread. Reply: nil; the owner of the state
 	// then removes the thread.
 	Delete struct{ Caller CallerID }
@@ -111,6 +117,7 @@ func (Delete) input()           {}
 func (CallTool) input()         {}
 func (SubmitToolResult) input() {}
 func (Delivered) input()        {}
+func (Stage) input()            {}
 func (Attached) input()         {}
 func (Started) input()          {}
 func (WorkspaceChecked) input() {}
@@ -151,6 +158,8 @@ func CallerOf(in Input) CallerID {
 	case CallTool:
 		return in.Caller
 	case SubmitToolResult:
+		return in.Caller
+	case Stage:
 		return in.Caller
 	}
 	return 0

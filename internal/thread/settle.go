@@ -4,9 +4,12 @@ import "github.com/pedelec/pedelec-core/internal/fault"
 
 // NeedsSettling reports whether an earlier daemon left the record in a state
 // that cannot go on: in an operation, on its way to the end, on a managed
-// workspace (which is gone), or bound to a client's connection.
+// workspace (which is gone), bound to a client's connection, or in an upload.
 func (r *Record) NeedsSettling(self string) bool {
-	return r.Instance != self && r.Status != Ended && (r.Active != nil || r.endsOnSettling(self))
+	if r.Instance == self {
+		return false
+	}
+	return r.StagedUpload != "" || r.Status != Ended && (r.Active != nil || r.endsOnSettling(self))
 }
 
 func (r *Record) endsOnSettling(self string) bool {
@@ -16,12 +19,14 @@ func (r *Record) endsOnSettling(self string) bool {
 // SettledStatus returns the status that the record has once it is settled.
 func (r *Record) SettledStatus(self string) Status {
 	switch {
-	case !r.NeedsSettling(self):
+	case !r.NeedsSettling(self), r.Status == Ended:
 		return r.Status
 	case r.endsOnSettling(self):
 		return Ended
+	case r.Active != nil:
+		return Idle
 	}
-	return Idle
+	return r.Status
 }
 
 // Crashed returns the state as the crash left it, in the form in which clients
@@ -37,7 +42,7 @@ func (s State) Crashed() State {
 	if s.Status == WaitingToolResult {
 		s.Status = Running
 	}
-	if s.endsOnSettling(s.self) {
+	if s.Status != Ended && s.endsOnSettling(s.self) {
 		s.Status = Stopping
 	}
 	return s
@@ -47,11 +52,17 @@ func (st *stepper) settle() {
 	if !st.NeedsSettling(st.self) {
 		return
 	}
-	if st.endsOnSettling(st.self) {
-		st.completeEnd()
-		return
+	if st.StagedUpload != "" { // the file is removed when the thread is loaded
+		st.StagedUpload = ""
+		st.out.Durable = true
 	}
-	st.completeCancelled(fault.OperationInterrupted)
+	switch {
+	case st.Status == Ended:
+	case st.endsOnSettling(st.self):
+		st.completeEnd()
+	case st.Active != nil:
+		st.completeCancelled(fault.OperationInterrupted)
+	}
 }
 
 // shutdown ends the operation that runs and, where the thread cannot outlive

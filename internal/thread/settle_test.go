@@ -211,3 +211,18 @@ func TestShutdown(t *testing.T) {
 		})
 	}
 }
+
+func TestAStagedUploadIsForgottenWhenItsThreadIsSettled(t *testing.T) {
+	for _, status := range []Status{Idle, Ended, Failed} {
+		s := newScene(t).s
+		s.Status, s.StagedUpload, s.Instance = status, "assets/.pedelec-upl_1", earlier
+		if !s.NeedsSettling(s.self) || s.SettledStatus(s.self) != status {
+			t.Errorf("%v: needs settling %v, settled status %v", status, s.NeedsSettling(s.self), s.SettledStatus(s.self))
+		}
+		var out Output
+		next := Step(s.Crashed(), Settle{}, noon, &out)
+		if next.StagedUpload != "" || next.Status != status || !out.Durable || len(out.Events) != 0 {
+			t.Errorf("%v: settled to %v with %q staged, %d events", status, next.Status, next.StagedUpload, len(out.Events))
+		}
+	}
+}

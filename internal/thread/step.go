@@ -29,6 +29,8 @@ func Step(s State, in Input, now time.Time, out *Output) State {
 		st.callTool(&in)
 	case SubmitToolResult:
 		st.submitToolResult(in)
+	case Stage:
+		st.stage(in)
 	case Delivered:
 		st.delivered(in)
 	case Attached:
@@ -68,7 +70,7 @@ func Refuse(s State, in Input) (next State, keep bool) {
 	switch in.(type) {
 	case Admit, Resume, Delete:
 		return s, false
-	case End, CallTool, SubmitToolResult:
+	case End, CallTool, SubmitToolResult, Stage:
 		return s, CallerOf(in) == 0
 	case WorkspaceChecked:
 		s.resuming = nil

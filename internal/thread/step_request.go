@@ -209,6 +209,14 @@ func (st *stepper) workspaceChecked(in WorkspaceChecked) {
 	}
 }
 
+func (st *stepper) stage(in Stage) {
+	if st.StagedUpload != in.Name {
+		st.StagedUpload = in.Name
+		st.out.Durable = true
+	}
+	st.answer(in.Caller, nil)
+}
+
 func (st *stepper) delete(in Delete) {
 	if st.Status != Ended {
 		st.refuse(in.Caller, st.refusal(fault.ThreadBusy, "Only an ended thread can be deleted; end it first."))
