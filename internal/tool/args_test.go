@@ -135,7 +135,7 @@ func TestErrorsRepeatLittleOfTheArguments(t *testing.T) {
 
 func FuzzCheckArgs(f *testing.F) {
 	for _, schema := range []string{`{}`, `{"additionalProperties":{"$ref":"#"}}`, `{"properties":{"a":{"uniqueItems":true,"contains":{"enum":[1,"x"]}}},"propertyNames":{"pattern":"^(a+)+$"}}`,
-		`{` + draft04 + `"properties":{"a":{"items":[{"type":"integer"}],"additionalItems":false}}}`, `{"unevaluatedProperties":false,"anyOf":[{"properties":{"a":true}}]}`} {
+		`{` + draft04 + `"properties":{"a":{"items":[{"type":"integer"}],"additionalItems":false}}}`, `{"unevaluatedProperties":false,"anyOf":[{"properties":{"a":true}}]}`, `{"$dynamicAnchor":"x","properties":{"a":{"items":{"$dynamicRef":"#x","$recursiveRef":"#"},"prefixItems":[{"if":{"type":"integer"},"then":{"not":{"const":2}}}]}},"dependentSchemas":{"a":{"oneOf":[{"minProperties":1},{"$ref":"#/properties/b"}]}}}`} {
 		for _, args := range []string{`{}`, `{"a":[1,1.0,"x"],"timeoutMs":5}`, `{"timeoutMs":0}`, `{"a":{"b":[{}]}}`, `{"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!":1}`} {
 			f.Add([]byte(schema), []byte(args))
 		}
@@ -145,7 +145,9 @@ func FuzzCheckArgs(f *testing.F) {
 		if err != nil {
 			return
 		}
+		l := openLedger(s.program)
 		call, err := Tool{Name: "paint"}.CheckArgs(s, args, time.Now)
+		l.check(t)
 		if err != nil {
 			if !fault.Is(err, fault.ToolArgsInvalid) {
 				t.Fatal(err)

@@ -105,37 +105,18 @@ func runGroup(t *testing.T, draft, name string, g suiteGroup) int {
 		t.Errorf("%s: %v", name, err)
 		return 0
 	}
-	evaluations, last := countEvaluations(p)
+	l := openLedger(p)
 	for _, c := range g.Tests {
 		v, facts, err := decode(c.Data, 1000)
 		if err != nil {
 			t.Fatalf("%s: %s: %v", name, c.Description, err)
 		}
-		*evaluations = 0
 		if err := p.validate(v, facts.depth, time.Now); (err == nil) != c.Valid {
 			t.Errorf("%s: %s: got %v, want valid = %t", name, c.Description, err, c.Valid)
 		}
-		if *evaluations > 0 && *evaluations > MaxEvaluations-(*last).steps {
-			t.Errorf("%s: %s: %d evaluations, and %d were charged", name, c.Description, *evaluations, MaxEvaluations-(*last).steps)
-		}
+		l.check(t)
 	}
 	return len(g.Tests)
-}
-
-// countEvaluations returns where the evaluations of subschemas are counted, and
-// where the budget that paid for them is kept. The budget is sound if none is
-// ever unpaid.
-func countEvaluations(p *program) (*int, **budget) {
-	evaluations, last := new(int), new(*budget)
-	for s := range p.guards {
-		guarded := s.Format.Validate
-		s.Format.Validate = func(v any) error {
-			*evaluations++
-			*last = p.budget
-			return guarded(v)
-		}
-	}
-	return evaluations, last
 }
 
 // inDraft adds the $schema of a draft to a schema that is an object without.
