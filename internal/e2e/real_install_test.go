@@ -29,7 +29,7 @@ var installOpenCode = sync.OnceValues(func() (string, error) {
 		program += ".exe"
 	}
 	if _, err := os.Stat(program); err == nil {
-		return program, nil
+		return program, tryOpenCode(program)
 	}
 	npm, err := exec.LookPath("npm")
 	if err != nil {
@@ -46,8 +46,24 @@ var installOpenCode = sync.OnceValues(func() (string, error) {
 	if _, err := os.Stat(program); errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("the package has no program for %s", npmPlatform())
 	}
-	return program, nil
+	return program, tryOpenCode(program)
 })
+
+// tryOpenCode runs the program once. It also brings it into the machine's memory,
+// so that the daemon's own short look at it does not time out.
+func tryOpenCode(program string) error {
+	home, err := os.MkdirTemp("", "pedelec-e2e-home-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(home)
+	cmd := exec.Command(program, "--version")
+	cmd.Env = []string{"HOME=" + home, "USERPROFILE=" + home, "PATH=" + os.Getenv("PATH"), "OPENCODE_DISABLE_AUTOUPDATE=1"}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s --version: %w\n%s", program, err, out)
+	}
+	return nil
+}
 
 // npmPlatform is what npm packages call this system.
 func npmPlatform() string {

@@ -76,6 +76,8 @@ func newRealStage(t *testing.T) *realStage {
 	s.env = []string{
 		"HOME=" + userHome, "USERPROFILE=" + userHome, "PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"),
 		"XDG_CONFIG_HOME=", "XDG_DATA_HOME=", "XDG_CACHE_HOME=", "XDG_STATE_HOME=",
+		// The program is large, and the machine may be busy.
+		"PEDELEC_DURATIONS=probe=60s;start=120s",
 	}
 	s.d = start(t, s.home, s.env...)
 	return s
