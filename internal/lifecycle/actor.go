@@ -208,19 +208,20 @@ func (a *actor) store(next *thread.State) error {
 func (a *actor) commitFailed(in thread.Input, next thread.State, err *fault.Error) {
 	a.svc.metrics.commitFailures.Inc()
 	a.log.Error().Err(err).Str(logInput, inputName(in)).Msg("a change of the thread could not be stored")
-	if caller := thread.CallerOf(in); caller != 0 {
-		a.mail.reply(thread.Reply{Caller: caller, Err: err})
-	}
-	for _, r := range a.out.Replies {
-		a.mail.reply(thread.Reply{Caller: r.Caller, Err: err})
-	}
 	refused, keep := thread.Refuse(a.state, in)
 	a.state = refused
-	switch {
-	case keep:
-		a.held.hold(heldInput{in: in, attempt: newAttempt(next, &a.out)}, err, a.svc.cfg.Durations.Retry)
-	case err.Code == fault.StorageFailed:
-		a.held.hold(heldInput{in: in, attempt: newAttempt(next, &a.out), refused: true}, err, a.svc.cfg.Durations.Retry)
+	caller := thread.CallerOf(in)
+	a.mail.reply(thread.Reply{Caller: caller, Err: err})
+	if keep || caller == 0 {
+		// What they wait for goes on by itself. Where a caller's wish is refused
+		// instead, nothing has begun, and others go on waiting.
+		for _, r := range a.out.Replies {
+			a.mail.reply(thread.Reply{Caller: r.Caller, Err: err})
+		}
+	}
+	if keep || err.Code == fault.StorageFailed {
+		h := heldInput{in: in, attempt: newAttempt(next, &a.out), refused: !keep}
+		a.held.hold(h, err, a.svc.cfg.Durations.Retry)
 	}
 	a.unblockReaders(in)
 }

@@ -39,7 +39,7 @@ func newAttempt(next thread.State, out *thread.Output) *attempt {
 	kept := *out
 	kept.Events = slices.Clone(out.Events)
 	kept.Effects = slices.Clone(out.Effects)
-	kept.Replies = nil // they were answered with the failure
+	kept.Replies = slices.Clone(out.Replies) // who has been answered meanwhile is not answered again
 	return &attempt{next: next, out: kept}
 }
 

@@ -219,3 +219,36 @@ func TestANativeCallIsAnsweredThroughItsRuntime(t *testing.T) {
 		}
 	})
 }
+
+func TestAResultThatCannotBeStoredLeavesTheRequestOut(t *testing.T) {
+	start(t, func(b *bench) {
+		id, _ := b.painting()
+		call := b.call(id, "", `{}`, nil)
+		p := b.pending(id)
+		b.store.setFail(errDisk)
+		err := b.SubmitToolResult(b.Context(), anyone, id, p.RequestID, jsontext.Value("1"))
+		wantCode(t, err, fault.StorageFull)
+		synctest.Wait()
+		select {
+		case a := <-call:
+			t.Fatalf("the waiter was answered: %s, %v", a.value, a.err)
+		default:
+		}
+		b.store.setFail(nil)
+		b.submit(id, p.RequestID, "2")
+		(<-call).want(t, "2")
+	})
+}
+
+func TestAResultThatWasStoredInSpiteOfAnErrorReachesItsWaiter(t *testing.T) {
+	start(t, func(b *bench) {
+		id, _ := b.painting()
+		call := b.call(id, "", `{}`, nil)
+		p := b.pending(id)
+		b.store.setLie(errUndecided)
+		err := b.SubmitToolResult(b.Context(), anyone, id, p.RequestID, jsontext.Value("1"))
+		wantCode(t, err, fault.StorageFailed)
+		time.Sleep(DefaultDurations.Retry)
+		(<-call).want(t, "1")
+	})
+}
