@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,9 +19,8 @@ const (
 	// maxListBytes is how much a list may take on the wire: the 1,048,000 bytes
 	// of a line, less its envelope.
 	maxListBytes = 1_040_000
-	// entryOverhead is what an entry takes besides its name and path, with the
-	// widest numbers.
-	entryOverhead = len(`{"name":,"path":,"sizeBytes":9223372036854775807,"modifiedAt":9223372036854775807},`)
+	// entryFrame is what an entry takes besides its values.
+	entryFrame = len(`{"name":,"path":,"sizeBytes":,"modifiedAt":},`)
 	// maxKept is more entries than ever fit; only the newest are remembered of a
 	// larger folder.
 	maxKept = 20_000
@@ -91,19 +91,17 @@ func (l *lister) walk(dir *workspace.Dir, prefix string) error {
 		return listFailed(cmp.Or(prefix, "/"), err)
 	}
 	var folders []string
-	var unreadable error
-	err := dir.Entries(func(e fs.DirEntry) bool {
-		name := e.Name()
+	err := dir.Entries(func(info fs.FileInfo) bool {
 		switch {
-		case !l.listable(prefix, name):
-		case e.IsDir():
-			folders = append(folders, name)
-		case e.Type().IsRegular():
-			unreadable = l.add(dir, prefix, name)
+		case !l.listable(prefix, info.Name()):
+		case info.IsDir():
+			folders = append(folders, info.Name())
+		case info.Mode().IsRegular():
+			l.add(prefix, info)
 		}
-		return unreadable == nil
+		return true
 	})
-	if err := errors.Join(err, unreadable); err != nil {
+	if err != nil {
 		return listFailed(cmp.Or(prefix, "/"), err)
 	}
 	for _, name := range folders {
@@ -124,21 +122,14 @@ func (l *lister) listable(prefix, name string) bool {
 	return err == nil
 }
 
-func (l *lister) add(dir *workspace.Dir, prefix, name string) error {
-	info, err := dir.Regular(name)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, workspace.ErrNotRegular) {
-		return nil // it has vanished or become something else meanwhile
-	}
-	if err != nil {
-		return err
-	}
+func (l *lister) add(prefix string, info fs.FileInfo) {
+	name := info.Name()
 	l.seen++
 	l.assets = append(l.assets, Asset{name, prefix + "/" + name, info.Size(), notBeforeEpoch(info.ModTime())})
 	if len(l.assets) >= 2*maxKept {
 		slices.SortFunc(l.assets, newestFirst)
 		l.assets = l.assets[:maxKept]
 	}
-	return nil
 }
 
 func (l *lister) descend(dir *workspace.Dir, prefix, name string) error {
@@ -159,12 +150,22 @@ func (l *lister) listing() Listing {
 	slices.SortFunc(l.assets, newestFirst)
 	left := maxListBytes
 	for i, a := range l.assets {
-		left -= entryOverhead + quotedLen(a.Name) + quotedLen(a.Path)
+		left -= a.encodedLen()
 		if left < 0 {
 			return Listing{Assets: l.assets[:i], Truncated: true}
 		}
 	}
 	return Listing{Assets: l.assets, Truncated: l.seen > len(l.assets)}
+}
+
+// encodedLen returns how many bytes an entry takes in a list.
+func (a Asset) encodedLen() int {
+	return entryFrame + quotedLen(a.Name) + quotedLen(a.Path) + decimalLen(a.SizeBytes) + decimalLen(a.ModifiedAt.UnixMilli())
+}
+
+func decimalLen(n int64) int {
+	var digits [20]byte
+	return len(strconv.AppendInt(digits[:0], n, 10))
 }
 
 // quotedLen returns how long a name is in JSON: control characters and

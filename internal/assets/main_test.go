@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -397,4 +398,9 @@ func arm(t *testing.T, spec string) {
 	t.Helper()
 	must(t, fault.Arm(spec))
 	t.Cleanup(func() { _ = fault.Arm("") })
+}
+
+func sorted(s []string) []string {
+	slices.Sort(s)
+	return s
 }

@@ -198,23 +198,32 @@ func (d *Dir) Replace(from, to string) error {
 	return syncRoot(d.root)
 }
 
-// Entries calls visit with each entry, in no order, until it returns false. Of
-// an entry, name and type are known; its file may be gone.
-func (d *Dir) Entries(visit func(fs.DirEntry) bool) error {
+// Entries calls visit with each entry, in no order and not followed where it is
+// a link, until visit returns false. What vanishes meanwhile is left out.
+func (d *Dir) Entries(visit func(fs.FileInfo) bool) error {
 	f, err := d.root.Open(".")
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	for {
-		entries, err := f.ReadDir(listBatch)
-		for _, e := range entries {
-			if !visit(e) {
+		// Names only: what File.ReadDir tells of a file is found by its path
+		// in some releases of Go, which may lead elsewhere by now.
+		names, err := f.Readdirnames(listBatch)
+		for _, name := range names {
+			info, err := d.root.Lstat(name)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if !visit(info) {
 				return nil
 			}
 		}
-		if errors.Is(err, io.EOF) {
-			return nil
+		if errors.Is(err, io.EOF) || errors.Is(err, fs.ErrNotExist) {
+			return nil // the latter: the folder itself was removed
 		}
 		if err != nil {
 			return err
