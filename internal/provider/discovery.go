@@ -235,15 +235,25 @@ func (d *discovery) candidates(driver Driver, command, dirs []string) []candidat
 		if path == "" {
 			return nil
 		}
-		return []candidate{{path, command[1:]}}
+		return []candidate{{driver.behind(path), command[1:]}}
 	}
 	var list []candidate
 	for _, name := range driver.Programs {
 		if path := firstIn(dirs, name); path != "" {
-			list = append(list, candidate{path: path})
+			list = append(list, candidate{path: driver.behind(path)})
 		}
 	}
 	return list
+}
+
+// behind returns the program that one launches, or the one itself.
+func (d Driver) behind(path string) string {
+	if d.Native != nil {
+		if program := d.Native(path); program != "" {
+			return program
+		}
+	}
+	return path
 }
 
 func firstIn(dirs []string, name string) string {

@@ -15,7 +15,10 @@ import (
 type Driver struct {
 	Provider thread.Provider
 	Programs []string // executables to look for, best first
-	Args     []string // follow the program and its leading arguments
+	// Native, if set, returns the program behind one that was found and only
+	// launches it, or "".
+	Native func(path string) string
+	Args   []string // follow the program and its leading arguments
 
 	// HelpArgs make the program describe its protocol; HelpWord is in the output
 	// of one that offers it.

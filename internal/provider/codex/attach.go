@@ -1,0 +1,278 @@
+package codex
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/pedelec/pedelec-core/internal/fault"
+	"github.com/pedelec/pedelec-core/internal/provider"
+	"github.com/pedelec/pedelec-core/internal/provider/jsonrpc"
+	"github.com/pedelec/pedelec-core/internal/thread"
+)
+
+// never is the approval policy of a session in which nobody can be asked: what the
+// sandbox does not allow fails.
+const never = "never"
+
+// Attach opens a thread's session: the one that it had, else a fresh one.
+func (r *Runtime) Attach(ctx context.Context, spec thread.SessionSpec, sink thread.Sink) (thread.Attachment, error) {
+	for _, old := range r.takeSessions(spec.ThreadID) {
+		old.out.Shut()
+		r.tell("thread/unsubscribe", threadParams{old.id})
+	}
+	s := &session{
+		r:        r,
+		threadID: spec.ThreadID,
+		out:      provider.NewOutlet(sink),
+		efforts:  parseEfforts(spec.EffortArgs),
+		cwd:      spec.WorkspacePath,
+		sandbox:  sandboxFor(spec),
+	}
+	if spec.Skills != nil {
+		s.tools = thread.ModelNames(spec.Skills.Tools)
+	}
+	params, err := r.openParams(spec, s)
+	if err != nil {
+		return thread.Attachment{}, err
+	}
+	lost, err := r.resume(ctx, s, spec.SessionID, params)
+	if err != nil {
+		return thread.Attachment{}, err
+	}
+	fresh := s.id == ""
+	if fresh {
+		if err := r.open(ctx, s, spec, params); err != nil {
+			return thread.Attachment{}, err
+		}
+	}
+	r.mu.Lock()
+	s.opened = r.now()
+	r.mu.Unlock()
+	r.link.Changed()
+	return thread.Attachment{Conversation: s, SessionID: s.id, Fresh: fresh, Lost: lost}, nil
+}
+
+func (r *Runtime) openParams(spec thread.SessionSpec, s *session) (openParams, error) {
+	p := openParams{
+		Model:                 s.efforts.model,
+		Cwd:                   spec.WorkspacePath,
+		ApprovalPolicy:        never,
+		Sandbox:               sandboxWord(spec.Permission),
+		Config:                map[string]any{},
+	}
+	if spec.Instructions != nil {
+		p.DeveloperInstructions = spec.Instructions(thread.ToolsNative)
+	}
+	if s.efforts.reasoning != "" {
+		p.Config["model_reasoning_effort"] = s.efforts.reasoning
+	}
+	if spec.Permission == thread.PermitWorkspace && spec.PrivateDir != nil {
+		tmp, err := scratch(spec)
+		if err != nil {
+			return p, r.fault(fault.ProviderRequestFailed, "workspace", "A folder for temporary files could not be made in the workspace.", err)
+		}
+		p.Config["shell_environment_policy.set"] = map[string]string{"TMPDIR": tmp, "TMP": tmp, "TEMP": tmp}
+	}
+	return p, nil
+}
+
+// scratch makes a folder for temporary files inside the workspace, since the
+// system's lies outside the sandbox: other threads' files are there.
+func scratch(spec thread.SessionSpec) (string, error) {
+	dir, err := spec.PrivateDir()
+	if err != nil {
+		return "", err
+	}
+	dir = filepath.Join(dir, "tmp")
+	return dir, os.MkdirAll(dir, 0o700)
+}
+
+// resume opens the conversation that the thread had. One that the agent does not
+// know leaves s.id empty and returns why.
+func (r *Runtime) resume(ctx context.Context, s *session, id string, params openParams) (lost *fault.Error, err error) {
+	if id == "" {
+		return nil, nil
+	}
+	s.id = id
+	if err := r.register(s); err != nil { // before the answer: the usage so far comes first
+		return nil, err
+	}
+	params.ThreadID, params.ExcludeTurns = id, true
+	err = r.reopen(ctx, params)
+	if err == nil {
+		r.remember(s)
+		return nil, nil
+	}
+	r.unregister(s)
+	s.id = ""
+	if answer, refused := err.(*jsonrpc.Error); refused && classify(answer) == unknownSession {
+		return r.refused("thread/resume", answer), nil
+	}
+	return nil, r.failure("thread/resume", err)
+}
+
+// reopen resumes a conversation, again and again while the process that had it is
+// about to let it go.
+func (r *Runtime) reopen(ctx context.Context, params openParams) error {
+	for {
+		var result openResult
+		err := r.conn.Call(ctx, r.agent.Open, "thread/resume", params, &result)
+		answer, refused := err.(*jsonrpc.Error)
+		if !refused {
+			return err
+		}
+		switch classify(answer) {
+		case heldElsewhere:
+			if !r.pause(ctx) {
+				return err // with the reason rather than "too late"
+			}
+		case shelved: // a process died between letting it go and putting it back
+			if !r.pause(ctx) {
+				return err
+			}
+			if err := r.conn.Call(ctx, r.agent.Control, "thread/unarchive", threadParams{params.ThreadID}, nil); err != nil {
+				if _, refused := err.(*jsonrpc.Error); !refused { // refused: somebody else was quicker
+					return err
+				}
+			}
+		default:
+			return err
+		}
+	}
+}
+
+// pause waits before the next try and reports whether there is time for one.
+func (r *Runtime) pause(ctx context.Context) bool {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < 2*r.agent.HandOver {
+		return false
+	}
+	timer := time.NewTimer(r.agent.HandOver)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-r.conn.Done():
+		return false
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// open begins a conversation. One that is answered after the caller has left is
+// let go.
+func (r *Runtime) open(ctx context.Context, s *session, spec thread.SessionSpec, params openParams) error {
+	if spec.Skills != nil {
+		for _, t := range spec.Skills.Tools {
+			params.DynamicTools = append(params.DynamicTools, dynamicTool{
+				Type: "function", Name: s.tools.Model[t.Name], Description: t.Description, InputSchema: t.ArgsSchema,
+			})
+		}
+	}
+	late := func(answer jsontext.Value) {
+		var orphan openResult
+		if jsonrpc.Unmarshal(answer, &orphan) == nil && orphan.Thread.ID != "" {
+			r.tell("thread/unsubscribe", threadParams{orphan.Thread.ID})
+		}
+	}
+	var result openResult
+	if err := r.conn.CallLate(ctx, r.agent.Open, "thread/start", params, &result, late); err != nil {
+		return r.failure("thread/start", err)
+	}
+	if result.Thread.ID == "" {
+		return r.fault(fault.ProviderProtocolError, "thread/start", name+" opened a conversation without an id.", nil)
+	}
+	s.id = result.Thread.ID
+	if err := r.register(s); err != nil {
+		return err
+	}
+	r.remember(s)
+	return nil
+}
+
+// register makes frames find the session.
+func (r *Runtime) register(s *session) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.loss != nil {
+		return r.loss
+	}
+	if other := r.sessions[s.id]; other != nil {
+		return r.fault(fault.ThreadBusy, "session", "Another turn still runs in this conversation.", nil)
+	}
+	r.sessions[s.id] = s
+	return nil
+}
+
+func (r *Runtime) unregister(s *session) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.sessions[s.id] == s {
+		delete(r.sessions, s.id)
+	}
+}
+
+// remember notes that this process has the conversation in memory, and with it
+// the lock on it, until the process ends or lets it go.
+func (r *Runtime) remember(s *session) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if held := r.held[s.threadID]; !slices.Contains(held, s.id) {
+		r.held[s.threadID] = append(held, s.id)
+	}
+}
+
+// efforts are the pairs of an effort level that codex understands.
+type efforts struct {
+	model, reasoning string
+}
+
+func parseEfforts(args []string) efforts {
+	var e efforts
+	for pair := range slices.Chunk(args, 2) {
+		if len(pair) < 2 {
+			break
+		}
+		switch value := strings.TrimSpace(pair[1]); pair[0] {
+		case "-m":
+			e.model = value
+		case "-c":
+			if key, word, ok := strings.Cut(value, "="); ok && strings.TrimSpace(key) == "model_reasoning_effort" {
+				e.reasoning = strings.TrimSpace(strings.Trim(strings.TrimSpace(word), `"`))
+			}
+		}
+	}
+	return e
+}
+
+// sandboxWord is the sandbox in which a session is opened.
+func sandboxWord(p thread.Permission) string {
+	switch p {
+	case thread.PermitFull:
+		return "danger-full-access"
+	case thread.PermitWorkspace:
+		return "workspace-write"
+	}
+	return "read-only"
+}
+
+// sandboxFor is the sandbox of each turn. In the workspace's, the folders for
+// temporary files are closed: workspaces of other threads may lie there.
+func sandboxFor(spec thread.SessionSpec) sandboxPolicy {
+	offline := false
+	switch spec.Permission {
+	case thread.PermitFull:
+		return sandboxPolicy{Type: "dangerFullAccess"}
+	case thread.PermitWorkspace:
+		return sandboxPolicy{
+			Type: "workspaceWrite", WritableRoots: []string{spec.WorkspacePath}, NetworkAccess: &offline,
+			ExcludeTmpdirEnvVar: true, ExcludeSlashTmp: true,
+		}
+	}
+	return sandboxPolicy{Type: "readOnly", NetworkAccess: &offline}
+}
