@@ -27,6 +27,8 @@ type chatFlags struct {
 	workspace string
 	thread    string
 	keep      bool
+	tools     string
+	toolExec  []string
 }
 
 func (a *app) chatCommand() *cobra.Command {
@@ -37,7 +39,11 @@ func (a *app) chatCommand() *cobra.Command {
 		Long: "Talk to an agent. Each line is a turn; what the agent says is streamed.\n" +
 			"Ctrl-C cancels the turn, a second one leaves. With --once TEXT there is one turn,\n" +
 			"for scripts: stdout holds what the agent said, and the exit status tells whether\n" +
-			"the turn succeeded.",
+			"the turn succeeded.\n\n" +
+			"With --tools FILE the agent can call functions; the file is what create_thread takes\n" +
+			"as skills: {\"guidance\": \"…\", \"tools\": [{\"name\", \"description\", \"argsSchema\"}]}.\n" +
+			"Each call is answered by the command of --tool-exec, which gets the arguments on its\n" +
+			"standard input and prints the result, else by you at the terminal.",
 		GroupID: groupWork,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -50,12 +56,14 @@ func (a *app) chatCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.workspace, "workspace", "", "`DIR` in which the agent works (default: a temporary one)")
 	cmd.Flags().StringVar(&f.thread, "thread", "", "go on with thread `ID` instead of a new one")
 	cmd.Flags().BoolVar(&f.keep, "keep", false, "with --once: do not end the new thread afterwards")
+	cmd.Flags().StringVar(&f.tools, "tools", "", "`FILE` with the tools of a new thread, as JSON")
+	cmd.Flags().StringArrayVar(&f.toolExec, "tool-exec", nil, "`NAME=COMMAND` that answers calls of a tool; may be given several times")
 	return cmd
 }
 
 func (f chatFlags) check() error {
-	if f.thread != "" && (f.provider != "" || f.workspace != "") {
-		return usagef("--thread goes on with a thread as it is; leave --provider and --workspace away")
+	if f.thread != "" && (f.provider != "" || f.workspace != "" || f.tools != "") {
+		return usagef("--thread goes on with a thread as it is; leave --provider, --workspace and --tools away")
 	}
 	if _, ok := thread.ParseProvider(f.provider); f.provider != "" && !ok {
 		return usagef("--provider is one of %s; not %q", strings.Join(providerCodes(), ", "), f.provider)
@@ -75,6 +83,10 @@ func (a *app) chat(ctx context.Context, f chatFlags, once bool) error {
 	if err := f.check(); err != nil {
 		return err
 	}
+	commands, err := parseToolCommands(f.toolExec)
+	if err != nil {
+		return err
+	}
 	c, err := a.connect(ctx)
 	if err != nil {
 		return err
@@ -91,7 +103,11 @@ func (a *app) chat(ctx context.Context, f chatFlags, once bool) error {
 	signal.Notify(interrupts, os.Interrupt)
 	defer signal.Stop(interrupts)
 	talk := &conversation{client: c, id: id, sub: sub, interrupts: interrupts, notes: a.stderr,
-		out: &transcript{w: a.stdout, live: isTerminal(a.stdout)}}
+		out:      &transcript{w: a.stdout, live: isTerminal(a.stdout)},
+		commands: commands, outputs: make(chan toolOutput), person: isTerminal(a.stdin)}
+	if !once || talk.person {
+		talk.lines = readLines(a.stdin)
+	}
 	defer func() { talk.sub.Close() }()
 	if !once {
 		return a.converse(ctx, talk)
@@ -119,6 +135,11 @@ func openChat(ctx context.Context, c *ipc.Client, f chatFlags) (string, error) {
 			return "", fmt.Errorf("the path %s cannot be made absolute: %w", f.workspace, err)
 		}
 		payload["workspace"] = map[string]any{"path": path}
+	}
+	if f.tools != "" {
+		if payload["skills"], err = readSkills(f.tools); err != nil {
+			return "", err
+		}
 	}
 	var ref ipc.ThreadRef
 	err = c.Call(ctx, "create_thread", payload, &ref)
@@ -174,17 +195,16 @@ func chooseProvider(ctx context.Context, c *ipc.Client, asked string) (string, e
 
 // converse takes turns from the input until it ends or the user leaves.
 func (a *app) converse(ctx context.Context, talk *conversation) error {
-	prompting := isTerminal(a.stdin)
+	prompting := talk.person
 	if prompting {
 		fmt.Fprintf(a.stderr, "Thread %s. Ctrl-C cancels a turn and leaves when none runs.\n", talk.id)
 		defer fmt.Fprintf(a.stderr, "\nThe thread is kept; go on with: pedelec-core chat --thread %s\n", talk.id)
 	}
-	lines := readLines(a.stdin)
 	for {
 		if prompting {
 			fmt.Fprint(a.stderr, "> ")
 		}
-		line, err := talk.nextLine(lines)
+		line, err := talk.nextLine()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}

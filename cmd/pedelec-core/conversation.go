@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 
 	"github.com/pedelec/pedelec-core/internal/fault"
 	"github.com/pedelec/pedelec-core/internal/ipc"
@@ -21,18 +22,26 @@ type conversation struct {
 	id         string
 	sub        *subscription
 	interrupts <-chan os.Signal
+	lines      <-chan string // what is typed, or comes in by a pipe; nil = nothing is read
 	out        *transcript
 	notes      io.Writer // for what is not the agent's
+
+	commands map[string]string // by tool name: what answers calls
+	person   bool              // somebody at the terminal can be asked for an answer
+
+	call    *openCall       // nil = none waits
+	outputs chan toolOutput // of commands
+	running sync.WaitGroup  // commands
 }
 
 // nextLine waits for a line that is not blank. io.EOF: the input has ended or
 // the user leaves. What others do on the thread meanwhile is not shown.
-func (v *conversation) nextLine(lines <-chan string) (string, error) {
+func (v *conversation) nextLine() (string, error) {
 	for {
 		select {
 		case <-v.interrupts:
 			return "", io.EOF
-		case line, ok := <-lines:
+		case line, ok := <-v.lines:
 			if !ok {
 				return "", io.EOF
 			}
@@ -72,6 +81,7 @@ func (v *conversation) turn(ctx context.Context, text string) error {
 	if err := v.client.Call(ctx, "send_text", map[string]any{"threadId": v.id, "message": text}, &admitted); err != nil {
 		return err
 	}
+	defer v.dropCall()
 	interrupted := false
 	cancelled := make(chan error, 1)
 	for {
@@ -81,17 +91,22 @@ func (v *conversation) turn(ctx context.Context, text string) error {
 				return errLeft
 			}
 			interrupted = true
+			v.dropCall()
 			fmt.Fprintln(v.notes, "\nCancelling; Ctrl-C again leaves at once.")
 			go func() { cancelled <- v.cancel(ctx, admitted.OperationID) }()
 		case err := <-cancelled:
 			if err != nil {
 				return err
 			}
+		case line, ok := <-v.answers():
+			v.typed(ctx, line, ok)
+		case out := <-v.outputs:
+			v.submit(ctx, out)
 		case ev, ok := <-v.sub.events:
 			if !ok {
 				return v.sub.err
 			}
-			if done, err := v.take(ev, admitted.OperationID); done {
+			if done, err := v.take(ctx, ev, admitted.OperationID); done {
 				return err
 			}
 		}
@@ -105,7 +120,7 @@ func (v *conversation) cancel(ctx context.Context, operationID string) error {
 }
 
 // take shows an event and tells whether it ends the operation.
-func (v *conversation) take(ev ipc.Event, operationID string) (done bool, err error) {
+func (v *conversation) take(ctx context.Context, ev ipc.Event, operationID string) (done bool, err error) {
 	if ev.Type == "ended" {
 		return true, v.endedBySomebody()
 	}
@@ -117,6 +132,8 @@ func (v *conversation) take(ev ipc.Event, operationID string) (done bool, err er
 		v.out.delta(ev.Text)
 	case "assistant_message":
 		v.out.message(ev.Text, ev.Part == nil || ev.Part.Index == ev.Part.Count-1)
+	case "tool_call", "status_changed":
+		v.takeTool(ctx, ev)
 	case "operation_completed":
 		v.out.end()
 		if ev.Error != nil {
@@ -161,6 +178,14 @@ func (t *transcript) message(text string, last bool) {
 	io.WriteString(t.w, rest)
 	if last && !strings.HasSuffix(text, "\n") {
 		io.WriteString(t.w, "\n")
+	}
+}
+
+// pause moves what comes next, written to w, off the line of a message that is
+// being shown.
+func (t *transcript) pause(w io.Writer) {
+	if t.begun != "" {
+		io.WriteString(w, "\n")
 	}
 }
 

@@ -94,7 +94,7 @@ func TestAConversationEndsWithItsThread(t *testing.T) {
 	if err := talk.client.Call(t.Context(), "end_thread", threadPayload(talk.id), nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := talk.nextLine(make(chan string)); !fault.Is(err, fault.ThreadEnded) {
+	if _, err := talk.nextLine(); !fault.Is(err, fault.ThreadEnded) {
 		t.Errorf("at the prompt: %v, want THREAD_ENDED", err)
 	}
 }
@@ -103,12 +103,19 @@ func TestAConversationEndsWithItsThread(t *testing.T) {
 // agent.
 func newConversation(t *testing.T) (*conversation, chan<- os.Signal) {
 	t.Helper()
+	return newConversationWith(t, chatFlags{})
+}
+
+// newConversationWith is newConversation with more flags than the workspace.
+func newConversationWith(t *testing.T, f chatFlags) (*conversation, chan<- os.Signal) {
+	t.Helper()
 	d := newTestStage(t)
 	client, err := d.launch(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, err := openChat(t.Context(), client, chatFlags{workspace: d.project})
+	f.workspace = d.project
+	id, err := openChat(t.Context(), client, f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +125,7 @@ func newConversation(t *testing.T) (*conversation, chan<- os.Signal) {
 	}
 	interrupts := make(chan os.Signal, 2)
 	talk := &conversation{client: client, id: id, sub: sub, interrupts: interrupts, notes: io.Discard,
-		out: &transcript{w: io.Discard, live: true}}
+		out: &transcript{w: io.Discard, live: true}, outputs: make(chan toolOutput)}
 	t.Cleanup(func() { talk.sub.Close() })
 	return talk, interrupts
 }

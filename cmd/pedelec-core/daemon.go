@@ -99,6 +99,7 @@ func (d *core) Open(ctx context.Context) (err error) {
 	if err := d.openStore(); err != nil {
 		return err
 	}
+	d.linkCLI()
 	d.openProviders()
 	d.openThreads()
 	if err := d.registerMetrics(); err != nil {
@@ -149,6 +150,14 @@ func (d *core) openStore() error {
 			Msg("THE DATABASE WAS DAMAGED: it was moved aside and a fresh one started; keep the file and see docs/OPERATIONS.md")
 	}
 	return nil
+}
+
+// linkCLI gives agents the command by which they reach frontend tools. Without it
+// those that speak MCP still do.
+func (d *core) linkCLI() {
+	if err := linkCLI(d.home); err != nil {
+		d.log.Error().Err(err).Msg("pedelec-cli cannot be put into the home folder; agents that need it cannot call frontend tools")
+	}
 }
 
 func (d *core) openProviders() {

@@ -89,7 +89,7 @@ func looseModes(home string) ([]looseMode, error) {
 
 // homePaths lists what of the home folder has a mode that matters.
 func homePaths(home string) []looseMode {
-	paths := []looseMode{{home, folderMode}, {filepath.Join(home, logFolder), folderMode}}
+	paths := []looseMode{{home, folderMode}, {filepath.Join(home, logFolder), folderMode}, {filepath.Join(home, binFolder), folderMode}}
 	for _, name := range []string{ipc.RuntimeFileName, ipc.AgentRuntimeFileName, lockFileName, storeFile, settingsFile} {
 		paths = append(paths, looseMode{filepath.Join(home, name), fileMode})
 	}

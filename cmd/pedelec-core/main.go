@@ -26,6 +26,9 @@ const backgroundArg = "--background"
 
 func main() {
 	a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
+	if calledAs(os.Args[0], cliName) {
+		os.Exit(a.runCLI(context.Background(), os.Args[1:]))
+	}
 	os.Exit(a.run(context.Background(), os.Args[1:]))
 }
 
@@ -91,8 +94,8 @@ func (a *app) rootCommand() *cobra.Command {
 	)
 	root.AddCommand(
 		a.serveCommand(), a.stopCommand(), a.statusCommand(), a.doctorCommand(),
-		a.chatCommand(), a.threadsCommand(), a.providersCommand(), a.demoCommand(),
-		a.logsCommand(), a.backupCommand(), a.versionCommand(), a.completionCommand(),
+		a.chatCommand(), a.threadsCommand(), a.providersCommand(), a.toolCommand(),
+		a.demoCommand(), a.logsCommand(), a.backupCommand(), a.versionCommand(), a.completionCommand(),
 		a.agentCommand(),
 	)
 	root.SetHelpCommandGroupID(groupCare)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"os"
@@ -23,7 +24,7 @@ var update = flag.Bool("update", false, "write golden files and generated parts 
 
 // TestMain makes the test binary the program itself when a script calls it.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"pedelec-core": main})
+	testscript.Main(m, map[string]func(){"pedelec-core": main, cliName: main})
 }
 
 // TestScripts runs the commands as a shell would; each script has a home of its
@@ -50,6 +51,8 @@ func TestScripts(t *testing.T) {
 			"serving": cmdServing,
 			"exits":   cmdExits,
 			"thread":  cmdThread,
+			"running": cmdRunning,
+			"pending": cmdPending,
 		},
 	})
 }
@@ -102,4 +105,42 @@ func cmdThread(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("stdout names no thread")
 	}
 	ts.Setenv("ID", id)
+}
+
+// cmdRunning waits until a thread runs a turn and sets $ID to it.
+func cmdRunning(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 0 {
+		ts.Fatalf("usage: running")
+	}
+	awaitThread(ts, func(s ipc.Snapshot) bool { return s.Status == "running" })
+}
+
+// cmdPending waits until a thread waits for the answer to a tool call and sets
+// $ID to it.
+func cmdPending(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 0 {
+		ts.Fatalf("usage: pending")
+	}
+	awaitThread(ts, func(s ipc.Snapshot) bool { return s.PendingToolRequest != nil })
+}
+
+func awaitThread(ts *testscript.TestScript, match func(ipc.Snapshot) bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	c, err := ipc.Dial(ctx, ts.Getenv("PEDELEC_HOME"))
+	ts.Check(err)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for ; ; <-tick.C {
+		threads, err := allThreads(ctx, c, "")
+		ts.Check(err)
+		for _, t := range threads {
+			var s ipc.Snapshot
+			ts.Check(c.Call(ctx, "thread_snapshot", threadPayload(t.ThreadID), &s))
+			if match(s) {
+				ts.Setenv("ID", t.ThreadID)
+				return
+			}
+		}
+	}
 }

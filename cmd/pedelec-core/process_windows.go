@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"os/exec"
 	"syscall"
 
@@ -27,4 +28,12 @@ func leaveTerminal() {
 // console does not reach it.
 func ownGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_PROCESS_GROUP}
+}
+
+// shellCommand runs a command line in the shell, which reads it as it stands.
+func shellCommand(ctx context.Context, line string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "cmd")
+	ownGroup(cmd)
+	cmd.SysProcAttr.CmdLine = `cmd /S /C "` + line + `"`
+	return cmd
 }

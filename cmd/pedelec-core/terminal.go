@@ -65,6 +65,17 @@ func (a *app) printTable(rows [][]string) error {
 	return w.Flush()
 }
 
+// maxExcerpt is how many bytes of a JSON value are shown in a line for people.
+const maxExcerpt = 200
+
+// excerpt returns the beginning of a long text.
+func excerpt(text string) string {
+	if len(text) <= maxExcerpt {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxExcerpt], "") + "…"
+}
+
 // Shortest wait that is worth a word on a terminal, and how often the word
 // moves.
 const (

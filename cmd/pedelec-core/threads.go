@@ -130,7 +130,8 @@ func (a *app) threadsShow(ctx context.Context, id string) error {
 		rows = append(rows, []string{"last", fmt.Sprintf("%s %s: %s", op.OperationKind, op.OperationID, outcome(op.Error))})
 	}
 	if tool := s.PendingToolRequest; tool != nil {
-		rows = append(rows, []string{"waits for", fmt.Sprintf("the page's answer to %s", tool.ToolName)})
+		rows = append(rows, []string{"waits for", fmt.Sprintf("a page's answer to %s %s, for %s of %v", tool.ToolName, excerpt(string(tool.Args)),
+			age(tool.CreatedAt), time.Duration(tool.TimeoutMs)*time.Millisecond)})
 	}
 	return a.printTable(rows)
 }

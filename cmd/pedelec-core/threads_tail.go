@@ -120,6 +120,8 @@ func eventText(ev ipc.Event) string {
 		add(strconv.Quote(ev.Text))
 	}
 	add(ev.ToolName)
+	add(excerpt(string(ev.Args)))
+	add(excerpt(string(ev.Result)))
 	add(ev.ProviderSessionID)
 	if ev.TotalTokens > 0 {
 		add(strconv.FormatUint(ev.TotalTokens, 10) + " tokens")

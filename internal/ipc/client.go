@@ -50,6 +50,10 @@ func Dial(ctx context.Context, home string) (*Client, error) {
 	return c, nil
 }
 
+// NewClient returns a client for the daemon that a runtime file tells of. Nothing
+// is asked of it first, and the file of agents, which names no instance, will do.
+func NewClient(file RuntimeFile) *Client { return &Client{file: file} }
+
 // Runtime returns what the daemon wrote about itself.
 func (c *Client) Runtime() RuntimeFile { return c.file }
 

@@ -99,7 +99,13 @@ func RemoveStaleRuntimeFiles(home string) error {
 // protocol, host and an endpoint on that host. Error:
 // CORE_RUNTIME_UNAVAILABLE.
 func ReadRuntimeFile(home string) (RuntimeFile, error) {
-	f, err := readRuntimeFile(filepath.Join(home, RuntimeFileName))
+	return ReadRuntimeFileAt(filepath.Join(home, RuntimeFileName))
+}
+
+// ReadRuntimeFileAt is ReadRuntimeFile for a path, such as the one to which
+// agents are pointed.
+func ReadRuntimeFileAt(path string) (RuntimeFile, error) {
+	f, err := readRuntimeFile(path)
 	if err != nil {
 		return RuntimeFile{}, fault.Wrap(fault.CoreRuntimeUnavailable, "ipc.runtimefile", err, notRunning)
 	}
