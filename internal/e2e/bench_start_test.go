@@ -157,7 +157,7 @@ func benchMemory(t *testing.T, r *report) {
 	})
 	c := d.dial()
 	for range idleThreads {
-		if err := c.call("create_thread", object{"provider": "opencode"}, nil); err != nil {
+		if err := c.call("thread_snapshot", object{"threadId": newThread(t, c)}, nil); err != nil { // loads it
 			t.Fatal(err)
 		}
 	}

@@ -111,7 +111,7 @@ func launch(t testing.TB, home string, env ...string) *daemon {
 	}
 	defer logFile.Close()
 	d := &daemon{t: t, home: home, log: logFile.Name(), exited: make(chan struct{})}
-	d.cmd = exec.Command(binary, "serve", "--home", home, "--log-level", "debug")
+	d.cmd = exec.Command(binary, "serve", "--home", home, "--log-level", logLevel(t))
 	d.cmd.Env = append(cleanEnv(), env...)
 	d.cmd.Stdout, d.cmd.Stderr = logFile, logFile
 	if err := d.cmd.Start(); err != nil {
@@ -123,6 +123,14 @@ func launch(t testing.TB, home string, env ...string) *daemon {
 	}()
 	t.Cleanup(d.cleanUp)
 	return d
+}
+
+// logLevel is debug, so that a failure can be understood, but for measurements.
+func logLevel(t testing.TB) string {
+	if strings.HasPrefix(t.Name(), "TestBench") {
+		return "info"
+	}
+	return "debug"
 }
 
 // cleanEnv is the test's environment without what would steer the daemon.

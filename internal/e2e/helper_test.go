@@ -50,8 +50,12 @@ const (
 // D of B": N chunks that hold the time at which they were written and B bytes
 // more, and "flood N": N chunks of [floodToken] as fast as they can be written.
 func benchAgent(args []string) int {
-	if len(args) > 0 && args[0] == "--version" || len(args) > 1 && args[1] == "--help" {
+	switch strings.Join(args, " ") {
+	case "--version":
 		fmt.Println("1.0.0")
+		return 0
+	case "acp --help":
+		fmt.Println("acp: speak the Agent Client Protocol on stdin and stdout")
 		return 0
 	}
 	out := &lockedWriter{w: os.Stdout}
