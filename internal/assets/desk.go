@@ -75,9 +75,13 @@ func (v *visit) leave() {
 	v.m.tidy(v.threadID, v.desk)
 }
 
-// open refuses threads that have ended or are about to. The lock is held.
+// open refuses threads that have ended or are about to, and all during a
+// shutdown. The lock is held.
 func (v *visit) open() error {
-	if v.desk.shut || v.m.closed || v.Status == thread.Stopping || v.Status == thread.Ended {
+	if v.m.closed {
+		return fault.New(fault.CoreRuntimeUnavailable, "The daemon is shutting down.")
+	}
+	if v.desk.shut || v.Status == thread.Stopping || v.Status == thread.Ended {
 		return fault.New(fault.ThreadEnded, "The thread has ended; resume it to use its assets.").With("threadId", v.threadID)
 	}
 	return nil

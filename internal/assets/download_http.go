@@ -52,14 +52,16 @@ func (e *exchange) sendFile(t *transfer, f *os.File, info fs.FileInfo) {
 	h.Set("Access-Control-Expose-Headers", exposedHeaders)
 	out := &pacedWriter{ResponseWriter: e.w, t: t}
 	http.ServeContent(out, e.r, name, info.ModTime(), f)
-	if out.refused != 0 {
+	switch {
+	case out.refused != 0:
+		e.m.metrics.transfer(download, fault.InvalidInput, 0)
 		e.refuseCondition(out.refused)
+	case out.err != nil:
+		e.m.metrics.transfer(download, fault.AssetReadFailed, out.written)
+		e.m.cfg.Log.Debug().Err(out.err).Str("threadId", t.threadID).Msg("A download broke off.")
+	default:
+		e.m.metrics.transfer(download, "", out.written)
 	}
-	outcome := fault.Code("")
-	if out.err != nil || out.refused != 0 {
-		outcome = fault.AssetReadFailed
-	}
-	e.m.metrics.transfer(download, outcome, out.written)
 }
 
 // refuseCondition answers 412 and 416, which http.ServeContent found, in the

@@ -47,6 +47,9 @@ func TestPutStoresTheFile(t *testing.T) {
 			}
 		})
 	}
+	if n := len(s.list(threadA).Assets); n != 7 {
+		t.Errorf("%d files are listed", n)
+	}
 	info, err := os.Stat(s.assets("a.txt"))
 	must(t, err)
 	if info.Mode().Perm()&0o077 != 0 {

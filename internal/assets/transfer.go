@@ -27,6 +27,7 @@ type transfer struct {
 	cancel   context.CancelFunc
 	deadline time.Time     // for the whole transfer
 	released chan struct{} // closed when no file is open or about to appear
+	once     sync.Once     // of release
 
 	mu   sync.Mutex
 	conn *http.ResponseController // nil before and after the time in which stop may touch it
@@ -101,8 +102,10 @@ func (t *transfer) alive() error {
 }
 
 // release lets those go on who wait for the transfer's files. The connection is
-// its request's alone from here.
-func (t *transfer) release() {
+// its request's alone from here. Only the first call does anything.
+func (t *transfer) release() { t.once.Do(t.letGo) }
+
+func (t *transfer) letGo() {
 	t.mu.Lock()
 	t.conn = nil
 	t.mu.Unlock()

@@ -35,9 +35,9 @@ func (e *exchange) serveUpload(id string) {
 // ASSET_UPLOAD_FAILED.
 func (e *exchange) receive(t *transfer) (digest string, err error) {
 	defer t.finish()
+	defer t.release()
 	t.connect(e.conn)
 	if err := checkLength(e.r, t.size); err != nil {
-		t.release()
 		return "", err
 	}
 	e.reading = true

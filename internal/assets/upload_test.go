@@ -106,21 +106,26 @@ func TestFiveTicketsSideBySide(t *testing.T) {
 
 // An Abort between the look at a thread and the ticket must not be missed.
 func TestATicketOfAThreadWhoseEndBeginsMeanwhileIsRefused(t *testing.T) {
-	for name, after := range map[string]func(m *Manager){
-		"end begun":       func(m *Manager) { m.Abort(threadA) },
-		"end durable too": func(m *Manager) { m.Abort(threadA); m.Ended(threadA) },
-		"shutdown":        func(m *Manager) { m.Close() },
+	for _, c := range []struct {
+		name    string
+		after   func(m *Manager)
+		code    fault.Code
+		details []string
+	}{
+		{"end begun", func(m *Manager) { m.Abort(threadA) }, fault.ThreadEnded, []string{"threadId"}},
+		{"end durable too", func(m *Manager) { m.Abort(threadA); m.Ended(threadA) }, fault.ThreadEnded, []string{"threadId"}},
+		{"shutdown", func(m *Manager) { m.Close() }, fault.CoreRuntimeUnavailable, nil},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			s := newScene(t)
 			path := publicFile(s)
-			s.threads.onAsk = func() { after(s.m) }
+			s.threads.onAsk = func() { c.after(s.m) }
 			_, err := s.m.CreateUpload(t.Context(), anyone, UploadRequest{ThreadID: threadA, Filename: "f"})
-			wantCode(t, err, fault.ThreadEnded, "threadId")
+			wantCode(t, err, c.code, c.details...)
 			_, err = s.m.CreateDownload(t.Context(), anyone, threadA, path)
-			wantCode(t, err, fault.ThreadEnded, "threadId")
+			wantCode(t, err, c.code, c.details...)
 			_, err = s.m.List(t.Context(), anyone, threadA)
-			wantCode(t, err, fault.ThreadEnded, "threadId")
+			wantCode(t, err, c.code, c.details...)
 		})
 	}
 }

@@ -13,7 +13,7 @@ var ErrNotDirectory = errors.New("is not a real directory")
 
 // ErrLink is the cause when an entry is a symbolic link. Where a directory was
 // wanted it is an ErrNotDirectory, else an ErrNotRegular.
-var ErrLink = errors.New("is a symbolic link")
+var ErrLink = errors.New("a symbolic link")
 
 // ErrNotRegular is the cause when an entry that must be a regular file is
 // something else, a symbolic link included.
@@ -26,7 +26,7 @@ var ErrSwapped = errors.New("was replaced while it was opened")
 func refusal(name string, wanted error, mode fs.FileMode) error {
 	cause := wanted
 	if mode&fs.ModeSymlink != 0 {
-		cause = fmt.Errorf("%w: it %w", wanted, ErrLink)
+		cause = fmt.Errorf("%w but %w", wanted, ErrLink)
 	}
 	return &fs.PathError{Op: "open", Path: name, Err: cause}
 }

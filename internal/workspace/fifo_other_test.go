@@ -3,6 +3,7 @@
 package workspace
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -57,4 +58,16 @@ func TestInsideFindsTheSameFolderByIdentity(t *testing.T) {
 			t.Errorf("inside(%q) = %v, want %v", path, got, want)
 		}
 	}
+}
+
+func TestOpenFileOfAFIFODoesNotBlock(t *testing.T) {
+	d, home := makeAssets(t)
+	must(t, syscall.Mkfifo(inAssets(home, "fifo"), 0o600))
+	if _, _, err := d.OpenFile("fifo"); !errors.Is(err, ErrNotRegular) {
+		t.Errorf("error %v", err)
+	}
+	// As it is where a FIFO takes a file's place after the first look.
+	f, err := d.root.OpenFile("fifo", os.O_RDONLY|openNonblock, 0)
+	must(t, err)
+	f.Close()
 }
