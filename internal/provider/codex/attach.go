@@ -60,11 +60,11 @@ func (r *Runtime) Attach(ctx context.Context, spec thread.SessionSpec, sink thre
 
 func (r *Runtime) openParams(spec thread.SessionSpec, s *session) (openParams, error) {
 	p := openParams{
-		Model:                 s.efforts.model,
-		Cwd:                   spec.WorkspacePath,
-		ApprovalPolicy:        never,
-		Sandbox:               sandboxWord(spec.Permission),
-		Config:                map[string]any{},
+		Model:          s.efforts.model,
+		Cwd:            spec.WorkspacePath,
+		ApprovalPolicy: never,
+		Sandbox:        sandboxWord(spec.Permission),
+		Config:         map[string]any{},
 	}
 	if spec.Instructions != nil {
 		p.DeveloperInstructions = spec.Instructions(thread.ToolsNative)

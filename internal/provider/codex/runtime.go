@@ -113,6 +113,9 @@ func (r *Runtime) Notification(method string, params jsontext.Value) {
 		r.mu.Unlock()
 		return
 	}
+	if method == "turn/started" && s.turn != nil && n.Turn.ID != s.past {
+		s.take(s.turn, n.Turn.ID) // it may come before the answer to our request
+	}
 	t, known := s.owner(n)
 	r.mu.Unlock()
 	if method == "turn/completed" {

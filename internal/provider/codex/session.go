@@ -152,22 +152,17 @@ func (s *session) reserved() bool {
 	return !s.opened.IsZero() && s.r.now().Sub(s.opened) < reservation
 }
 
-// owner returns the turn to which a notification belongs, nil if it is none that
-// runs, and whether it is one. The agent may tell of a turn before it answers the
-// request for it, so the first new id is the turn's. The mutex is held.
-func (s *session) owner(n notice) (*turn, bool) {
+// owner returns the running turn if a notification belongs to it: what is told of
+// an older one, as the usage after a resume, does not. The mutex is held.
+func (s *session) owner(n notice) (t *turn, running bool) {
 	id := n.TurnID
 	if id == "" {
 		id = n.Turn.ID
 	}
-	t := s.turn
-	if t == nil || id == "" || id == s.past {
+	if s.turn == nil || id == "" || s.turn.agentID != id {
 		return nil, false
 	}
-	if t.agentID == "" {
-		s.take(t, id)
-	}
-	return t, t.agentID == id
+	return s.turn, true
 }
 
 // take notes the agent's id of a turn. The mutex is held.
