@@ -27,6 +27,8 @@ func (r *Runtime) Attach(ctx context.Context, spec thread.SessionSpec, sink thre
 		policy:   provider.Policy{Permission: spec.Permission, Workspace: spec.WorkspacePath, BinDir: r.link.BinDir},
 		out:      outlet{sink: sink},
 	}
+	settled := r.offer(s, spec.Tools)
+	defer settled()
 	state, lost, err := r.resume(ctx, s, spec)
 	if err != nil {
 		return thread.Attachment{}, err
@@ -42,7 +44,7 @@ func (r *Runtime) Attach(ctx context.Context, spec thread.SessionSpec, sink thre
 		return thread.Attachment{}, err
 	}
 	r.link.Changed()
-	return thread.Attachment{Conversation: s, SessionID: s.id, Fresh: fresh, Lost: lost}, nil
+	return thread.Attachment{Conversation: s, SessionID: s.id, Fresh: fresh, Lost: lost, Witness: s.witness()}, nil
 }
 
 // dismiss takes the thread's older sessions out of use and closes them in the
@@ -75,7 +77,7 @@ func (r *Runtime) resume(ctx context.Context, s *session, spec thread.SessionSpe
 	if err := r.register(s); err != nil {
 		return state, nil, err
 	}
-	err = r.call(ctx, r.flavour.Open, method, openSessionParams{spec.SessionID, spec.WorkspacePath, []string{}}, &state)
+	err = r.call(ctx, r.flavour.Open, method, openSessionParams{spec.SessionID, spec.WorkspacePath, s.servers}, &state)
 	if err != nil {
 		r.unregister(s)
 		s.id, s.replaying = "", false
@@ -100,7 +102,7 @@ func (r *Runtime) open(ctx context.Context, s *session, spec thread.SessionSpec)
 			r.release(orphan.SessionID)
 		}
 	}
-	params := newSessionParams{spec.WorkspacePath, []string{}}
+	params := newSessionParams{spec.WorkspacePath, s.servers}
 	if err := r.conn.CallLate(ctx, r.flavour.Open, "session/new", params, &state, late); err != nil {
 		return state, r.failure("session/new", err)
 	}
@@ -117,9 +119,9 @@ func (r *Runtime) settle(ctx context.Context, s *session, state sessionState, sp
 	if err := r.configure(ctx, s.id, state, spec.EffortArgs); err != nil {
 		return err
 	}
-	preamble, path := "", ""
-	if fresh || !spec.Instructed {
-		preamble = spec.Instructions(thread.ToolsByCommand)
+	preamble, path := spec.Instructions(s.channel()), ""
+	if !fresh && r.instructed(spec, preamble) {
+		preamble = ""
 	}
 	if preamble != "" {
 		var err error

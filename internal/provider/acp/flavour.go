@@ -35,6 +35,7 @@ type Flavour struct {
 	Control      time.Duration // any other request but a prompt
 	RetryGap     time.Duration // silence in a message after which it may begin anew
 	Silence      time.Duration // see jsonrpc.Config.Silence
+	Announce     time.Duration // for a call of a frontend tool to show in its session
 
 	programs    []string
 	inherit     []string
@@ -44,8 +45,10 @@ type Flavour struct {
 	authMethod  string          // "" = logs in by itself
 	authEnv     []string        // variables that make a login unnecessary
 	choosesMode bool
-	keepsFile   bool               // host instructions are kept in a file too
-	countsUsage bool               // a prompt's answer tells its tokens
+	keepsFile   bool // host instructions are kept in a file too
+	countsUsage bool // a prompt's answer tells its tokens
+	sharesTools bool // the tools of one session are offered to all in its folder
+	isCallOf    func(a announcement, modelName string) bool
 	extensions  map[string]outcome // requests of the agent's own, and what they are answered with
 }
 
@@ -62,6 +65,8 @@ func OpenCode() Flavour {
 	f.secrets = []string{openCodePassword}
 	f.keepsFile = true
 	f.countsUsage = true
+	f.sharesTools = true
+	f.isCallOf = exactTitle
 	return f
 }
 
@@ -75,6 +80,7 @@ func Cursor() Flavour {
 	f.authMethod = "cursor_login"
 	f.authEnv = []string{"CURSOR_API_KEY", "CURSOR_AUTH_TOKEN"}
 	f.choosesMode = true
+	f.isCallOf = mentions
 	f.extensions = map[string]outcome{ // both block the turn until they are answered
 		"cursor/ask_question": {Outcome: "skipped", Reason: "Nobody can be asked in this session; decide yourself."},
 		"cursor/create_plan":  {Outcome: "rejected", Reason: "Plans are not reviewed in this session; go on without one."},
@@ -91,6 +97,7 @@ func common(p thread.Provider) Flavour {
 		Control:      DefaultControl,
 		RetryGap:     DefaultRetryGap,
 		Silence:      jsonrpc.DefaultSilence,
+		Announce:     DefaultAnnounce,
 	}
 }
 

@@ -29,7 +29,8 @@ type Runtime struct {
 
 	mu          sync.Mutex
 	sessions    map[string]*session // by provider session id
-	turns       int                 // that run and are not quarantined
+	attaching   map[*session]struct{}
+	turns       int // that run and are not quarantined
 	quarantined int
 	draining    bool
 	ending      bool         // no turn begins any more
@@ -40,7 +41,7 @@ type Runtime struct {
 var _ provider.Runtime = (*Runtime)(nil)
 
 func newRuntime(f Flavour, l provider.Link) *Runtime {
-	r := &Runtime{flavour: f, link: l, now: time.Now, auth: semaphore.NewWeighted(1), sessions: map[string]*session{}}
+	r := &Runtime{flavour: f, link: l, now: time.Now, auth: semaphore.NewWeighted(1), sessions: map[string]*session{}, attaching: map[*session]struct{}{}}
 	r.conn = jsonrpc.New(jsonrpc.Config{Write: l.Write, Post: l.Post, Handler: r, Silence: f.Silence})
 	return r
 }
@@ -150,6 +151,9 @@ func (r *Runtime) Notification(method string, params jsontext.Value) {
 		return
 	}
 	t, muted := s.turn, s.replaying || s.quarantine != nil || s.closed
+	if t != nil && !muted && u.call.id != "" {
+		t.note(u.call)
+	}
 	r.mu.Unlock()
 	if !muted {
 		s.update(t, u)
@@ -200,7 +204,7 @@ func (r *Runtime) asked(id jsonrpc.ID, params jsontext.Value) {
 	r.mu.Unlock()
 	s.out.frame(thread.Frame{Kind: thread.FrameActivity, Turn: t.id})
 	r.tasks.Go(func() {
-		allowed := s.policy.Allows(p.ToolCall.question())
+		allowed := s.isFrontendTool(p.ToolCall) || s.policy.Allows(p.ToolCall.question())
 		d := decision(p.Options, allowed, s.policy.Permission == thread.PermitFull)
 		r.mu.Lock()
 		_, open := t.questions[id]

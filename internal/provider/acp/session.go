@@ -21,6 +21,8 @@ type session struct {
 	threadID string
 	policy   provider.Policy
 	out      outlet
+	servers  []mcpServer // of tools, that the agent is told of
+	native   bool        // the thread's tools are among them
 
 	preamble   string        // host instructions for the next prompt; "" = sent
 	copyPath   string        // of the file that holds them too; "" = none
@@ -43,8 +45,10 @@ type turn struct {
 	id        uint64
 	text      message
 	cancelled bool
-	questions map[jsonrpc.ID]struct{} // the agent's, that are not answered
-	ended     chan struct{}           // closed when the prompt is answered or lost
+	questions map[jsonrpc.ID]struct{}  // the agent's, that are not answered
+	announced map[string]*announcement // tool calls that are not over, by the agent's id
+	news      chan struct{}            // closed, and replaced, when announced has something new
+	ended     chan struct{}            // closed when the prompt is answered or lost
 }
 
 // StartTurn writes the prompt. It refuses with THREAD_BUSY while a turn runs, and
@@ -97,6 +101,8 @@ func (s *session) begin(t thread.Turn) (*turn, string, error) {
 		id:        t.ID,
 		text:      message{gap: s.r.flavour.RetryGap},
 		questions: map[jsonrpc.ID]struct{}{},
+		announced: map[string]*announcement{},
+		news:      make(chan struct{}),
 		ended:     make(chan struct{}),
 	}
 	s.opened = time.Time{}
@@ -308,7 +314,7 @@ func takeQuestions(t *turn) []jsonrpc.ID {
 	return open
 }
 
-// AnswerTool has nothing to answer: these agents have no native tool calls.
+// AnswerTool has nothing to answer: the protocol has no tool calls of its own.
 func (s *session) AnswerTool(context.Context, string, thread.ToolAnswer) error {
 	return s.r.fault(fault.ProviderUnsupported, "tool", s.r.flavour.Provider.Name()+" does not call tools over this channel.", nil)
 }
@@ -353,7 +359,8 @@ func (s *session) Close(ctx context.Context) error {
 		_ = s.cancel(t) // a lost process says so elsewhere
 	}
 	s.r.mu.Lock()
-	if s.turn != nil {
+	runs := s.turn != nil
+	if runs {
 		s.fence()
 	} else {
 		s.closed = true
@@ -363,6 +370,10 @@ func (s *session) Close(ctx context.Context) error {
 	}
 	s.r.mu.Unlock()
 	s.r.link.Changed()
+	if runs { // the process may be stopped as soon as the turn has ended
+		s.r.release(s.id)
+		return nil
+	}
 	return s.r.closeSession(ctx, s.id)
 }
 

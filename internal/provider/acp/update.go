@@ -15,6 +15,7 @@ const (
 	chunkUpdate              // a fragment of the assistant's text
 	messageUpdate            // the assistant's text, complete
 	toolUpdate               // a tool call begins
+	callChange               // a tool call goes on, or ends
 )
 
 // update is a session/update.
@@ -23,6 +24,7 @@ type update struct {
 	kind      updateKind
 	messageID string // "" when the agent gives none
 	text      string
+	call      callUpdate // of toolUpdate and callChange
 }
 
 // updateParams are the params of a session/update.
@@ -46,7 +48,28 @@ func decodeUpdate(params jsontext.Value) (update, error) {
 	if u.kind == chunkUpdate || u.kind == messageUpdate {
 		u.messageID, u.text = string(p.Update.MessageID), string(p.Update.Content)
 	}
+	if u.kind == toolUpdate || u.kind == callChange {
+		u.call = decodeCall(params)
+	}
 	return u, nil
+}
+
+// decodeCall reads what an update tells of a tool call; nothing if it has another
+// shape.
+func decodeCall(params jsontext.Value) callUpdate {
+	var p struct {
+		Update struct {
+			ID     looseString    `json:"toolCallId"`
+			Title  looseString    `json:"title"`
+			Status looseString    `json:"status"`
+			Input  jsontext.Value `json:"rawInput"`
+		} `json:"update"`
+	}
+	if err := jsonrpc.Unmarshal(params, &p); err != nil {
+		return callUpdate{}
+	}
+	u := p.Update
+	return callUpdate{id: string(u.ID), title: string(u.Title), status: string(u.Status), input: string(u.Input)}
 }
 
 // looseString is a string where an agent may also write something else, which
@@ -96,6 +119,8 @@ func kindOf(word string) updateKind {
 		return messageUpdate
 	case "tool_call":
 		return toolUpdate
+	case "tool_call_update":
+		return callChange
 	}
 	return otherUpdate
 }

@@ -38,7 +38,7 @@ func TestRecordedFramesAreRead(t *testing.T) {
 			if u.kind == chunkUpdate && (u.text == "" || !strings.HasPrefix(u.messageID, "msg_")) {
 				t.Errorf("%s: %+v", line, u)
 			}
-			counts[[]string{"other", "chunk", "message", "tool"}[u.kind]]++
+			counts[[]string{"other", "chunk", "message", "tool", "change"}[u.kind]]++
 		case m.Method == "session/request_permission":
 			var p permissionParams
 			if err := jsonrpc.Unmarshal(m.Params, &p); err != nil || len(p.Options) != 3 {
@@ -58,7 +58,7 @@ func TestRecordedFramesAreRead(t *testing.T) {
 			counts["result"]++
 		}
 	}
-	eq(t, "frames", counts, map[string]int{"chunk": 2, "tool": 1, "other": 6, "question": 3, "error": 3, "result": 6})
+	eq(t, "frames", counts, map[string]int{"chunk": 2, "tool": 1, "change": 2, "other": 4, "question": 3, "error": 3, "result": 6})
 }
 
 func TestAnUpdateIsReadWhateverTheOrderOfItsMembers(t *testing.T) {

@@ -48,10 +48,14 @@ type agentCapabilities struct {
 		Close  jsontext.Value `json:"close"` // an object means yes
 		Resume jsontext.Value `json:"resume"`
 	} `json:"sessionCapabilities"`
+	MCP struct {
+		HTTP jsontext.Value `json:"http"`
+	} `json:"mcpCapabilities"`
 }
 
 func (c agentCapabilities) canClose() bool  { return granted(c.SessionCapabilities.Close) }
 func (c agentCapabilities) canResume() bool { return granted(c.SessionCapabilities.Resume) }
+func (c agentCapabilities) canMCP() bool    { return granted(c.MCP.HTTP) }
 
 // granted reads a capability, which is an object, or true in some agents.
 func granted(v jsontext.Value) bool {
@@ -67,14 +71,14 @@ type authenticateParams struct {
 }
 
 type newSessionParams struct {
-	CWD        string   `json:"cwd"`
-	MCPServers []string `json:"mcpServers"` // none yet, but agents want the member
+	CWD        string      `json:"cwd"`
+	MCPServers []mcpServer `json:"mcpServers"`
 }
 
 type openSessionParams struct {
-	SessionID  string   `json:"sessionId"`
-	CWD        string   `json:"cwd"`
-	MCPServers []string `json:"mcpServers"`
+	SessionID  string      `json:"sessionId"`
+	CWD        string      `json:"cwd"`
+	MCPServers []mcpServer `json:"mcpServers"`
 }
 
 type sessionParams struct {
@@ -152,6 +156,7 @@ type permissionParams struct {
 }
 
 type toolCall struct {
+	Title     string         `json:"title"`
 	Kind      string         `json:"kind"`
 	RawInput  jsontext.Value `json:"rawInput"`
 	Locations []struct {
