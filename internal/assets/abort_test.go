@@ -114,8 +114,8 @@ func TestEndedThreadsCostNothing(t *testing.T) {
 		s.m.Abort(id)
 		s.m.Ended(id)
 	}
-	if len(s.m.desks) != 0 || len(s.m.tickets) != 0 {
-		t.Errorf("%d desks and %d tickets are left", len(s.m.desks), len(s.m.tickets))
+	if tickets, desks := s.kept(); tickets != 0 || desks != 0 {
+		t.Errorf("%d tickets and %d desks are left", tickets, desks)
 	}
 }
 
@@ -192,53 +192,75 @@ func TestSixteenUploadsAtOnceAndNoMore(t *testing.T) {
 	}
 }
 
-func TestDownloadersThatNeverRead(t *testing.T) {
-	s := newScene(t, func(c *Config) { c.IdleTimeout = 300 * time.Millisecond })
-	file := s.write("", "large")
-	must(t, os.Truncate(file, MaxFileBytes))
-	s.write("small", "small")
-	large, small := s.downloadTicket(threadA, "/large"), s.downloadTicket(threadA, "/small")
+// beginGets begins n downloads of 100 MiB that nobody reads.
+func (s *scene) beginGets(n int) []net.Conn {
+	s.t.Helper()
+	must(s.t, os.Truncate(s.write("", "large"), MaxFileBytes))
+	ticket := s.downloadTicket(threadA, "/large")
 	var conns []net.Conn
-	for range 16 {
+	for range n {
 		conn := s.dial()
-		_, err := fmt.Fprintf(conn, "GET /downloads/%s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n\r\n", large.DownloadID, s.endpoint, large.Token)
-		must(t, err)
-		_, err = io.ReadFull(conn, make([]byte, 15)) // it runs
-		must(t, err)
+		_, err := fmt.Fprintf(conn, "GET /downloads/%s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n\r\n", ticket.DownloadID, s.endpoint, ticket.Token)
+		must(s.t, err)
+		const statusLine = "HTTP/1.1 200 OK"
+		_, err = io.ReadFull(conn, make([]byte, len(statusLine))) // it runs
+		must(s.t, err)
 		conns = append(conns, conn)
 	}
-	s.get(small).expect(t, http.StatusServiceUnavailable, fault.Overloaded)
-	s.m.mu.Lock()
-	running := s.m.desks[threadA].running()
-	s.m.mu.Unlock()
-	for _, run := range running {
-		receive(t, run.released) // each is cut off, since it stalls
-	}
+	return conns
+}
+
+// wantCutOff checks that a connection ends before the whole file has come.
+func wantCutOff(t *testing.T, conns []net.Conn) {
+	t.Helper()
 	for _, conn := range conns {
 		if n, _ := io.Copy(io.Discard, conn); n >= MaxFileBytes {
 			t.Errorf("%d bytes came", n)
 		}
 	}
+}
+
+// transfersOf returns what runs of a thread.
+func (s *scene) transfersOf(threadID string) []*transfer {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	if d := s.m.desks[threadID]; d != nil {
+		return d.running()
+	}
+	return nil
+}
+
+// kept returns how much the Manager remembers.
+func (s *scene) kept() (tickets, desks int) {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	return len(s.m.tickets), len(s.m.desks)
+}
+
+func TestSixteenDownloadsAtOnceAndNoMore(t *testing.T) {
+	s := newScene(t)
+	s.write("small", "small")
+	conns := s.beginGets(16)
+	small := s.downloadTicket(threadB, "/small")
+	s.get(small).expect(t, http.StatusServiceUnavailable, fault.Overloaded)
+	s.put(s.uploadTicket(threadA, "/up", 1), []byte("1")).expect(t, http.StatusCreated, "") // the other way is free
+	s.m.Abort(threadA)
+	if left := s.transfersOf(threadA); len(left) != 0 {
+		t.Errorf("%d transfers go on after Abort", len(left))
+	}
+	wantCutOff(t, conns)
 	s.get(small).expect(t, http.StatusOK, "")
 }
 
-func TestAbortCutsOffADownload(t *testing.T) {
-	s := newScene(t)
-	file := s.write("", "large")
-	must(t, os.Truncate(file, MaxFileBytes))
-	ticket := s.downloadTicket(threadA, "/large")
-	conn := s.dial()
-	_, err := fmt.Fprintf(conn, "GET /downloads/%s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n\r\n", ticket.DownloadID, s.endpoint, ticket.Token)
-	must(t, err)
-	_, err = io.ReadFull(conn, make([]byte, 15))
-	must(t, err)
-	s.m.Abort(threadA)
-	if running := s.m.count(download); running > 1 {
-		t.Errorf("%v run", running)
+func TestDownloadersThatNeverReadAreCutOff(t *testing.T) {
+	s := newScene(t, func(c *Config) { c.IdleTimeout = 300 * time.Millisecond })
+	conns := s.beginGets(16)
+	for _, run := range s.transfersOf(threadA) {
+		receive(t, run.released)
 	}
-	if n, _ := io.Copy(io.Discard, conn); n >= MaxFileBytes {
-		t.Errorf("%d bytes came", n)
-	}
+	wantCutOff(t, conns)
+	s.write("small", "small")
+	s.get(s.downloadTicket(threadA, "/small")).expect(t, http.StatusOK, "")
 }
 
 // A connection that was kept alive serves its next request after its transfer

@@ -107,13 +107,13 @@ func TestDownloadTicketsAreBounded(t *testing.T) {
 	for range maxDownloadTickets {
 		s.downloadTicket(threadA, "/f")
 	}
-	if n := len(s.m.tickets); n != maxDownloadTickets {
-		t.Errorf("%d tickets are kept", n)
+	if tickets, _ := s.kept(); tickets != maxDownloadTickets {
+		t.Errorf("%d tickets are kept", tickets)
 	}
 	s.get(first).expect(t, 401, fault.AssetDownloadUnauthorized)
 	s.pass(DefaultTicketLife + keepExpired + time.Second)
 	s.downloadTicket(threadB, "/f")
-	if len(s.m.tickets) != 1 || len(s.m.desks) != 1 {
-		t.Errorf("%d tickets and %d desks are left", len(s.m.tickets), len(s.m.desks))
+	if tickets, desks := s.kept(); tickets != 1 || desks != 1 {
+		t.Errorf("%d tickets and %d desks are left", tickets, desks)
 	}
 }

@@ -149,7 +149,10 @@ func TestAFolderThatIsMovedDuringAnUploadGetsNoFile(t *testing.T) {
 // While another goroutine keeps swapping the target's folder with a link, each
 // of many uploads fails or lands in the real folder.
 func TestUploadsNeverLeaveTheAssetsUnderASwapRace(t *testing.T) {
-	const rounds = 10_000
+	rounds := 10_000
+	if testing.Short() {
+		rounds = 500
+	}
 	for _, place := range []string{"outside the workspace", "inside the workspace"} {
 		t.Run(place, func(t *testing.T) {
 			s := newScene(t)

@@ -11,7 +11,9 @@ import (
 
 // Handler returns the routes /uploads/<id> and /downloads/<id>, for an
 // http.Server whose listener is on loopback. It applies the rules for callers of
-// ticket URLs itself, with the port on which the request arrived.
+// ticket URLs itself, with the port on which the request arrived, and sets the
+// deadlines of reads and writes; the server's own ReadTimeout and WriteTimeout
+// would cut long transfers off.
 func (m *Manager) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		e := &exchange{m: m, w: w, r: r, conn: http.NewResponseController(w)}

@@ -20,8 +20,11 @@ type Threads interface {
 	Thread(ctx context.Context, c thread.Caller, threadID string) (Info, error)
 	// Stage remembers in the thread's record the temporary file of an upload, as
 	// a path below the workspace with slashes; "" forgets it. It is durable
-	// before it returns. A thread has one such file at most. Forgetting must be
-	// possible in every status, and comes after Abort has returned when the end
-	// of the thread cut the upload off.
+	// before it returns. A thread has one such file at most.
+	//
+	// It returns as soon as ctx ends, also while the thread itself waits for
+	// Abort; whether the name was recorded then does not matter. Forgetting must
+	// be possible in every status: when the end of the thread cut the upload
+	// off, it is asked for after Abort has returned.
 	Stage(ctx context.Context, threadID, name string) error
 }
