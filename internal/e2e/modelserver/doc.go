@@ -4,9 +4,10 @@
 //
 // It owns the listener, the record of requests, and one file a wire protocol that
 // turns a [Plan] into that protocol's frames. chat.go has OpenAI's Chat
-// Completions, as opencode uses it through @ai-sdk/openai-compatible. Another
-// protocol is another file with a handler: read its request into a [Request],
-// ask [PlanFor], write the plan.
+// Completions, as opencode uses it through @ai-sdk/openai-compatible; responses.go
+// OpenAI's Responses, as codex does; messages.go Anthropic's Messages, as Claude
+// Code does. Another protocol is another file with a handler: read its request into
+// a [Request], ask [PlanFor], write the plan.
 //
 // It never reaches another machine, keeps no conversation of its own (clients send
 // all of it with each request), and is no part of the daemon.

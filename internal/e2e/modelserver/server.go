@@ -86,6 +86,9 @@ func Start() (*Server, error) {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/chat/completions", s.serveChat)
+	mux.HandleFunc("POST /v1/responses", s.serveResponses)
+	mux.HandleFunc("POST /v1/messages", s.serveMessages)
+	mux.HandleFunc("POST /v1/messages/count_tokens", serveCount)
 	mux.HandleFunc("GET /v1/models", serveModels)
 	s.http = &http.Server{
 		Handler: mux, ReadHeaderTimeout: 10 * time.Second,
