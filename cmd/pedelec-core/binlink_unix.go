@@ -4,14 +4,11 @@ package main
 
 import (
 	"os"
-	"path/filepath"
 	"strconv"
 )
 
-// placeProgram makes a symbolic link to a program under the name pedelec-cli. A
-// new one takes the place of an old one in one step, so agents always find one.
-func placeProgram(program, dir string) error {
-	link := filepath.Join(dir, cliName)
+// placeProgram makes a symbolic link to a program. A new one takes the place of an old one in one step, so agents always find one.
+func placeProgram(program, link string) error {
 	if there, err := os.Readlink(link); err == nil && there == program {
 		return nil
 	}

@@ -9,10 +9,9 @@ import (
 	"time"
 )
 
-// placeProgram copies a program under the name pedelec-cli.exe, since links need
-// a privilege here. A copy that runs cannot be replaced, but it can be renamed.
-func placeProgram(program, dir string) error {
-	place := filepath.Join(dir, cliName+".exe")
+// placeProgram copies a program, since links need a privilege here. A copy that
+// runs cannot be replaced, but it can be renamed.
+func placeProgram(program, place string) error {
 	removeOld(place)
 	if isCopy(program, place) {
 		return nil

@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -189,10 +188,7 @@ func TestLinkCLIReplacesWhatStoodThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	link := filepath.Join(home, binFolder, cliName)
-	if runtime.GOOS == "windows" {
-		link += ".exe"
-	}
+	link := cliPath(home)
 	for _, before := range []func() error{
 		func() error { return nil },
 		func() error { return nil }, // once more, it is there already

@@ -16,10 +16,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
+	"github.com/pedelec/pedelec-core/internal/assets"
 	"github.com/pedelec/pedelec-core/internal/fault"
 	"github.com/pedelec/pedelec-core/internal/ipc"
 	"github.com/pedelec/pedelec-core/internal/lifecycle"
 	"github.com/pedelec/pedelec-core/internal/loopback"
+	"github.com/pedelec/pedelec-core/internal/mcp"
 	"github.com/pedelec/pedelec-core/internal/proc"
 	"github.com/pedelec/pedelec-core/internal/provider"
 	"github.com/pedelec/pedelec-core/internal/provider/acp"
@@ -33,6 +35,9 @@ const anyPort = loopback.Host + ":0"
 
 // clientsLimit is the share of a shutdown that clients get to take their answers.
 const clientsLimit = 3 * time.Second
+
+// webLimit is the same for what goes on over HTTP when all threads are closed.
+const webLimit = time.Second
 
 // Limits of HTTP connections.
 const (
@@ -56,9 +61,12 @@ type core struct {
 	starter    *proc.Starter
 	providers  *provider.Manager
 	workspaces *ownWorkspaces
+	tools      *mcp.Manager
+	transfers  *assets.Manager
 	threads    *lifecycle.Service
 	server     *ipc.Server
 	http       *http.Server
+	web        string           // host:port of the HTTP listener; "" until it is bound
 	runtime    *ipc.RuntimeFile // nil until it is written
 
 	swept chan struct{} // closed when no process of an earlier run is left
@@ -101,6 +109,8 @@ func (d *core) Open(ctx context.Context) (err error) {
 	}
 	d.linkCLI()
 	d.openProviders()
+	d.openTools()
+	d.openTransfers()
 	d.openThreads()
 	if err := d.registerMetrics(); err != nil {
 		return err
@@ -182,6 +192,26 @@ func (d *core) openProviders() {
 	d.providers = provider.New(cfg)
 }
 
+// openTools makes what serves frontend tools to agents over MCP.
+func (d *core) openTools() {
+	cfg := mcp.Config{Durations: mcp.DefaultDurations, Log: d.log}
+	d.short.set("tool-progress", &cfg.Durations.Progress)
+	d.tools = mcp.New(cfg)
+}
+
+// openTransfers makes what moves files between pages and agents.
+func (d *core) openTransfers() {
+	cfg := assets.Config{
+		Threads:      assetThreads{d},
+		HTTPEndpoint: func() string { return d.web },
+		Log:          d.log,
+		Registerer:   d.metrics,
+	}
+	d.short.set("ticket-life", &cfg.TicketLife)
+	d.short.set("transfer-idle", &cfg.IdleTimeout)
+	d.transfers = assets.New(cfg)
+}
+
 func (d *core) openThreads() {
 	d.workspaces = newOwnWorkspaces(workspace.New(filepath.Join(d.home, workspaceFolder)), d.log)
 	now := d.settings.Current()
@@ -195,7 +225,10 @@ func (d *core) openThreads() {
 		Store:      d.store,
 		Runtimes:   d.providers,
 		Workspaces: d.workspaces,
+		Transfers:  transfers{d.transfers},
 		Profiles:   profiles{d.settings},
+		ToolServer: d.tools,
+		CLI:        cliPath(d.home),
 		Encode:     ipc.EncodeEvent,
 		Instance:   d.instance,
 		Durations:  times,
@@ -203,6 +236,7 @@ func (d *core) openThreads() {
 		Log:        d.log,
 		Metrics:    d.metrics,
 	})
+	d.tools.Threads = d.threads
 }
 
 // listen binds both listeners, serves them, and tells where they are.
@@ -221,6 +255,7 @@ func (d *core) listen(ctx context.Context) error {
 		Settings:   d.settings,
 		Picker:     picker{d.settings},
 		Operator:   d,
+		Assets:     assetRequests{d.transfers},
 		Version:    version,
 		InstanceID: d.instance,
 		Token:      d.token,
@@ -235,20 +270,33 @@ func (d *core) listen(ctx context.Context) error {
 		return errors.Join(err, tcp.Close(), web.Close())
 	}
 	d.http = &http.Server{
-		Handler:           d.server.HTTPHandler(),
+		Handler:           d.routes(),
 		ReadHeaderTimeout: headerLimit,
 		IdleTimeout:       idleLimit,
 		MaxHeaderBytes:    loopback.MaxHeaderBytes,
 		ErrorLog:          stdlog.New(io.Discard, "", 0), // it would tell what strangers send
 	}
+	d.web = web.Addr().String()
+	d.tools.BaseURL = "http://" + d.web
 	d.background.Go(func() { d.serveTCP(tcp) })
 	d.background.Go(func() { d.serveHTTP(web) })
-	return d.tellWhere(tcp.Addr(), web.Addr())
+	return d.tellWhere(tcp.Addr())
 }
 
-func (d *core) tellWhere(tcp, web net.Addr) error {
+// routes are all that the HTTP listener serves. Each part applies its own rules
+// for Host, Origin and secret.
+func (d *core) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", d.server.HTTPHandler())
+	mux.Handle(mcp.Route, d.tools)
+	mux.Handle("/uploads/", d.transfers.Handler())
+	mux.Handle("/downloads/", d.transfers.Handler())
+	return mux
+}
+
+func (d *core) tellWhere(tcp net.Addr) error {
 	f := ipc.NewRuntimeFile(tcp)
-	f.HTTPEndpoint = web.String()
+	f.HTTPEndpoint = d.web
 	f.Token = d.token
 	f.InstanceID = d.instance
 	f.StartedAt = time.Now().UTC()
@@ -271,7 +319,7 @@ func (d *core) serveTCP(l net.Listener) {
 
 func (d *core) serveHTTP(l net.Listener) {
 	if err := d.http.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
-		d.log.Error().Err(err).Msg("health and metrics cannot be asked for any more")
+		d.log.Error().Err(err).Msg("tools, files, health and metrics cannot be asked for any more")
 	}
 }
 
@@ -317,6 +365,9 @@ func (d *core) Close(ctx context.Context) error {
 	if d.threads != nil {
 		errs = append(errs, d.threads.Close(ctx))
 	}
+	if d.http != nil {
+		errs = append(errs, d.closeWeb(ctx))
+	}
 	if d.providers != nil {
 		errs = append(errs, d.providers.Close(ctx))
 		d.starter.Close()
@@ -340,10 +391,27 @@ func (d *core) Close(ctx context.Context) error {
 func (d *core) closeClients(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, clientsLimit)
 	defer cancel()
-	if err := errors.Join(d.server.Shutdown(ctx), d.http.Shutdown(ctx)); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		return err
+	d.transfers.Close()
+	return unlessLate(d.server.Shutdown(ctx))
+}
+
+// closeWeb ends what is left on the HTTP listener, once no thread opens tools any
+// more: agents keep a connection open for theirs.
+func (d *core) closeWeb(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, webLimit)
+	defer cancel()
+	d.background.Go(d.tools.Shutdown)
+	defer d.http.Close() // its error is that of the listener, which is closed by then
+	return unlessLate(d.http.Shutdown(ctx))
+}
+
+// unlessLate forgives a shutdown that was cut short: whoever was cut off had his
+// time.
+func unlessLate(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil
 	}
-	return nil // those who were cut off had their time
+	return err
 }
 
 // removeWorkspaces removes the temporary workspaces of this run at its end.

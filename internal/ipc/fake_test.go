@@ -449,7 +449,7 @@ func newRig(t testing.TB, change ...func(*Config)) *rig {
 	t.Helper()
 	r := &rig{threads: newMemoryThreads(), settings: &memorySettings{}, log: &syncBuffer{}}
 	cfg := Config{
-		Threads: r.threads, Providers: r.settings, Settings: r.settings, Picker: r.settings, Operator: r.settings,
+		Threads: r.threads, Providers: r.settings, Settings: r.settings, Picker: r.settings, Operator: r.settings, Assets: memoryAssets{},
 		Version: "1.2.3", InstanceID: "instance", Token: testToken, Log: zerolog.New(r.log),
 	}
 	for _, f := range change {

@@ -67,3 +67,20 @@ type Operator interface {
 	// Shutdown begins a clean shutdown and returns at once.
 	Shutdown()
 }
+
+// AssetUpload is what create_asset_upload asks for.
+type AssetUpload struct {
+	ThreadID   string
+	Filename   string
+	SizeBytes  uint64
+	TargetPath *string // public path; nil = the daemon chooses
+}
+
+// Assets makes tickets for files, and lists them. Errors are *fault.Error: those
+// of Threads about the thread and its caller, and the ASSET_ codes.
+type Assets interface {
+	CreateUpload(ctx context.Context, c thread.Caller, r AssetUpload) (UploadTicket, error)
+	CreateDownload(ctx context.Context, c thread.Caller, threadID, path string) (DownloadTicket, error)
+	// List returns what fits one line.
+	List(ctx context.Context, c thread.Caller, threadID string) (AssetList, error)
+}

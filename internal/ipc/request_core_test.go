@@ -104,3 +104,16 @@ func TestErrorsOfOurOwnAreLoggedAndTellNothing(t *testing.T) {
 	}
 	hasAll(t, r.log.String(), "/secret/path", `"request":"thread_snapshot"`)
 }
+
+func TestWithoutTransfersFilesCannotBeMoved(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Assets = nil })
+	p := r.dial(t)
+	for _, request := range []string{
+		`{"requestId":"a","type":"create_asset_upload","payload":{"threadId":"t","filename":"a","sizeBytes":1}}`,
+		`{"requestId":"a","type":"create_asset_download","payload":{"threadId":"t","path":"/a"}}`,
+		`{"requestId":"a","type":"list_assets","payload":{"threadId":"t"}}`,
+	} {
+		p.send(request)
+		hasAll(t, p.line(), "ASSET_UPLOAD_SERVER_UNAVAILABLE")
+	}
+}

@@ -120,6 +120,10 @@ var routes = index(
 	handle("tool_spec", forAnyone, toolSpec),
 	handle("submit_tool_result", forAnyone, submitToolResult),
 
+	handle("create_asset_upload", forAnyone, createAssetUpload),
+	handle("create_asset_download", forAnyone, createAssetDownload),
+	handle("list_assets", forAnyone, listAssets),
+
 	handle("update_settings", forOperator, updateSettings),
 	handleBare("refresh_providers", forOperator, refreshProviders),
 	handleBare("list_runtimes", forOperator, listRuntimes),

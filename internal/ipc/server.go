@@ -32,13 +32,14 @@ const (
 )
 
 // Config is what a [Server] is made of. Threads, Providers, Settings, Operator
-// and Token are needed; Picker may be nil.
+// and Token are needed; Picker and Assets may be nil.
 type Config struct {
 	Threads   Threads
 	Providers Providers
 	Settings  Settings
 	Picker    Picker // nil: pick_workspace_folder fails
 	Operator  Operator
+	Assets    Assets // nil: files cannot be moved
 
 	Version    string // of the release, such as 1.2.3
 	InstanceID string
@@ -71,6 +72,7 @@ type Server struct {
 	settings  Settings
 	picker    Picker
 	operator  Operator
+	assets    Assets
 	peers     loopback.PeerCheck
 	token     string
 	pong      []byte // the encoded result of ping
@@ -134,6 +136,7 @@ func New(cfg Config) (*Server, error) {
 		settings:  cfg.Settings,
 		picker:    cfg.Picker,
 		operator:  cfg.Operator,
+		assets:    cfg.Assets,
 		peers:     cfg.Peers,
 		token:     cfg.Token,
 		pong:      pong,

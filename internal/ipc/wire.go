@@ -210,3 +210,39 @@ type Part struct {
 type BackupResult struct {
 	Bytes int64 `json:"bytes"`
 }
+
+// UploadTicket is the result of create_asset_upload. Times of assets are Unix
+// milliseconds.
+type UploadTicket struct {
+	UploadID  string `json:"uploadId"`
+	UploadURL string `json:"uploadUrl"`
+	Token     string `json:"token"`
+	ExpiresAt int64  `json:"expiresAt"`
+}
+
+// DownloadTicket is the result of create_asset_download.
+type DownloadTicket struct {
+	DownloadID  string `json:"downloadId"`
+	DownloadURL string `json:"downloadUrl"`
+	Token       string `json:"token"`
+	Path        string `json:"path"`
+	Name        string `json:"name"`
+	SizeBytes   int64  `json:"sizeBytes"`
+	ModifiedAt  int64  `json:"modifiedAt"`
+	MimeType    string `json:"mimeType"`
+	ExpiresAt   int64  `json:"expiresAt"`
+}
+
+// AssetList is the result of list_assets.
+type AssetList struct {
+	Assets    []Asset `json:"assets"`
+	Truncated bool    `json:"truncated,omitzero"`
+}
+
+// Asset is one file.
+type Asset struct {
+	Name       string `json:"name"`
+	Path       string `json:"path"`
+	SizeBytes  int64  `json:"sizeBytes"`
+	ModifiedAt int64  `json:"modifiedAt"`
+}
