@@ -30,6 +30,13 @@
 //	split                  writes a frame whose code points are split across writes
 //	usage N                reports N tokens for this turn
 //	tool TITLE             shows a tool call of its own, begun and completed
+//	call TOOL JSON         calls a frontend tool over MCP; says the answer
+//	call-silent TOOL JSON  does so without showing the call first
+//	call-parallel N TOOL   makes N calls at once, with {"n":1} to {"n":N}, or with the JSON
+//	                       behind TOOL if there is one; says the answers, a line each
+//	cli TOOL JSON          calls a frontend tool by the command that the host block tells;
+//	                       says what that printed
+//	cli-spec TOOL          looks a frontend tool up by its command; says what that printed
 //	permission PATH        asks whether it may edit PATH; says the answer
 //	permission-shell CMD   asks whether it may run CMD; says the answer
 //	write PATH TEXT        writes TEXT into a file below the session's folder
@@ -39,6 +46,9 @@
 //	prepare-wrong          acknowledges the next preparation with other words
 //	prepare-fail           fails the next preparation
 //	prepare-hang           never acknowledges the next preparation
+//
+// TOOL is a name as the host block or the tool server tells it, and JSON an object
+// on one line. An answer that is an error is said behind "tool error: ".
 //
 // A prompt that asks for PEDELEC_PREPARED gets exactly that as its answer. A
 // host block in front of the user's text ([Pedelec Host NAME] to [/Pedelec Host
@@ -58,7 +68,8 @@
 //
 // It owns its session files: one a session, a line for each thing said, so that
 // a new process continues a conversation that another one left by kill -9. It
-// never talks to a network and starts no program but itself.
+// talks to no network but the tool servers that it is told of, and starts no
+// program but itself and the commands of the host block.
 //
 // Concurrency: each prompt runs in a goroutine of its own; a session takes one
 // prompt at a time. One goroutine writes to standard output.

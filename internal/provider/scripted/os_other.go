@@ -13,6 +13,12 @@ import (
 
 func startOwnSession(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
 
+// killOwnSession ends a tool that was started so, with what it started itself.
+func killOwnSession(cmd *exec.Cmd) error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+
+// shell returns how a line is run in the system's shell.
+func shell(line string) (program string, args []string) { return "/bin/sh", []string{"-c", line} }
+
 func ignoreTermination() { signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP) }
 
 // killSelf dies the way a crash looks from outside.

@@ -17,6 +17,14 @@ func startOwnSession(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: detachedProcess | syscall.CREATE_NEW_PROCESS_GROUP}
 }
 
+// killOwnSession ends a tool that was started so.
+func killOwnSession(cmd *exec.Cmd) error { return cmd.Process.Kill() }
+
+// shell returns how a line is run in the shell that is always there.
+func shell(line string) (program string, args []string) {
+	return "powershell.exe", []string{"-NoProfile", "-NonInteractive", "-Command", "& " + line}
+}
+
 // crashStatus is what a shell shows of a process killed by kill -9.
 const crashStatus = 137
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -95,12 +96,23 @@ func (a *agent) serve(ctx context.Context, stdin io.Reader) int {
 	}
 	a.leaveNow()
 	a.awaitTurns()
+	a.leaveServers()
 	a.out.close(drainTime)
 	if readErr != nil {
 		fmt.Fprintf(a.stderr, "The input cannot be read: %v.\n", readErr)
 		return exitFailed
 	}
 	return exitDone
+}
+
+// leaveServers ends the sessions with all tool servers.
+func (a *agent) leaveServers() {
+	a.mu.Lock()
+	sessions := slices.Collect(maps.Values(a.sessions))
+	a.mu.Unlock()
+	for _, s := range sessions {
+		s.leaveServers()
+	}
 }
 
 // sleep is what a tool does that the agent started.

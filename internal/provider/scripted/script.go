@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Bounds of what a script may ask for, so that a slip of a finger does no harm.
@@ -58,6 +60,11 @@ func init() {
 		{"split", bare(splitCodePoints)},
 		{"usage", number(1, maxCount, reportUsage)},
 		{"tool", text(showTool)},
+		{"call", call(func(t *turn, name string, args jsontext.Value) error { return t.call(name, args, announced) })},
+		{"call-silent", call(func(t *turn, name string, args jsontext.Value) error { return t.call(name, args, silent) })},
+		{"call-parallel", parseParallel},
+		{"cli", call((*turn).callByCommand)},
+		{"cli-spec", parseSpec},
 		{"permission", text(askToEdit)},
 		{"permission-shell", text(askToRun)},
 		{"write", parseWrite},
@@ -152,6 +159,59 @@ func duration(do func(*turn, time.Duration) error) func(string) step {
 func parseDelay(s string) (time.Duration, bool) {
 	d, err := time.ParseDuration(s)
 	return d, err == nil && d >= 0 && d <= maxDelay
+}
+
+// call is a command that takes the name of a tool and a JSON object.
+func call(do func(t *turn, name string, args jsontext.Value) error) func(string) step {
+	return func(rest string) step {
+		name, args, ok := cutCall(rest)
+		if !ok {
+			return nil
+		}
+		return func(t *turn) error { return do(t, name, args) }
+	}
+}
+
+func cutCall(rest string) (name string, args jsontext.Value, ok bool) {
+	name, text, _ := strings.Cut(rest, " ")
+	args = jsontext.Value(strings.TrimSpace(text))
+	return name, args, args.Kind() == '{' && args.IsValid()
+}
+
+// parseParallel reads N TOOL [JSON].
+func parseParallel(rest string) step {
+	const maxParallel = 1000
+	number, rest, _ := strings.Cut(rest, " ")
+	count, err := strconv.Atoi(number)
+	if err != nil || count < 1 || count > maxParallel {
+		return nil
+	}
+	if name, args, ok := cutCall(rest); ok {
+		return func(t *turn) error {
+			return t.callInParallel(count, name, func(int) jsontext.Value { return args })
+		}
+	}
+	if rest == "" || strings.Contains(rest, " ") {
+		return nil
+	}
+	return func(t *turn) error {
+		return t.callInParallel(count, rest, func(i int) jsontext.Value { return fmt.Appendf(nil, `{"n":%d}`, i+1) })
+	}
+}
+
+func parseSpec(rest string) step {
+	if rest == "" || strings.Contains(rest, " ") {
+		return nil
+	}
+	return func(t *turn) error { return t.readSpec(rest) }
+}
+
+func (t *turn) call(name string, args jsontext.Value, how visibility) error {
+	said, err := t.callTool(t.newCall(name, args), how)
+	if err != nil {
+		return err
+	}
+	return t.message(said)
 }
 
 func sayMessages(t *turn, s string) error {

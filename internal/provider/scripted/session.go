@@ -23,8 +23,10 @@ type session struct {
 	model  string
 	cancel context.CancelFunc // interrupts the running turn; nil = none runs
 
-	prompts    int    // prompts so far, preparations included
-	instructed bool   // a host block was seen
+	prompts    int  // prompts so far, preparations included
+	instructed bool // a host block was seen
+	tools      []hostTool
+	servers    []*toolServer
 	prepare    string // how the next preparation is answered; "" = properly
 }
 
@@ -49,7 +51,8 @@ func decode(params jsontext.Value, into any) error {
 
 func (a *agent) newSession(params jsontext.Value) (any, error) {
 	var p struct {
-		Cwd string `json:"cwd"`
+		Cwd     string         `json:"cwd"`
+		Servers []serverParams `json:"mcpServers"`
 	}
 	if err := decode(params, &p); err != nil {
 		return nil, err
@@ -60,7 +63,7 @@ func (a *agent) newSession(params jsontext.Value) (any, error) {
 	if !filepath.IsAbs(p.Cwd) {
 		return nil, &rpcError{Code: codeInvalidParams, Message: "cwd is not an absolute path"}
 	}
-	s := &session{id: "ses_" + strings.ToLower(rand.Text()), cwd: p.Cwd, model: models[0]}
+	s := &session{id: "ses_" + strings.ToLower(rand.Text()), cwd: p.Cwd, model: models[0], servers: servers(p.Servers)}
 	if err := a.store.append(s.id, record{Kind: recordOpen, Cwd: s.cwd, Model: s.model}); err != nil {
 		return nil, err
 	}
@@ -74,8 +77,9 @@ func (a *agent) newSession(params jsontext.Value) (any, error) {
 // another process wrote of the session.
 func (a *agent) openSession(params jsontext.Value, how replay) (any, error) {
 	var p struct {
-		SessionID string `json:"sessionId"`
-		Cwd       string `json:"cwd"`
+		SessionID string         `json:"sessionId"`
+		Cwd       string         `json:"cwd"`
+		Servers   []serverParams `json:"mcpServers"`
 	}
 	if err := decode(params, &p); err != nil {
 		return nil, err
@@ -85,6 +89,7 @@ func (a *agent) openSession(params jsontext.Value, how replay) (any, error) {
 		return nil, unknownSession(p.SessionID)
 	}
 	s := restore(p.SessionID, records)
+	s.servers = servers(p.Servers)
 	if filepath.IsAbs(p.Cwd) {
 		s.cwd = p.Cwd
 	}
@@ -93,8 +98,12 @@ func (a *agent) openSession(params jsontext.Value, how replay) (any, error) {
 		a.mu.Unlock()
 		return nil, &rpcError{Code: codeInvalidRequest, Message: "the session has a turn that runs"}
 	}
+	former := a.sessions[s.id]
 	a.sessions[s.id] = s
 	a.mu.Unlock()
+	if former != nil {
+		former.leaveServers()
+	}
 	if how == replayHistory {
 		a.replay(s.id, records)
 	}
@@ -128,6 +137,9 @@ func restore(id string, records []record) *session {
 		case recordUser:
 			s.prompts++
 			s.instructed = s.instructed || r.Instructed
+			if r.Instructed {
+				s.tools = r.Tools
+			}
 			if r.Preparation {
 				s.prepare = ""
 			}
@@ -146,16 +158,25 @@ func (a *agent) closeSession(params jsontext.Value) (any, error) {
 		return nil, err
 	}
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	s := a.sessions[p.SessionID]
 	if s == nil {
+		a.mu.Unlock()
 		return nil, unknownSession(p.SessionID)
 	}
 	if s.cancel != nil {
 		s.cancel()
 	}
 	delete(a.sessions, p.SessionID)
+	a.mu.Unlock()
+	s.leaveServers()
 	return object{}, nil
+}
+
+// leaveServers ends the sessions with the tool servers.
+func (s *session) leaveServers() {
+	for _, server := range s.servers {
+		server.close()
+	}
 }
 
 func (a *agent) listSessions() (any, error) {

@@ -38,6 +38,7 @@ type record struct {
 	Text        string     `json:"text,omitzero"`
 	Instructed  bool       `json:"instructed,omitzero"`
 	Preparation bool       `json:"preparation,omitzero"`
+	Tools       []hostTool `json:"tools,omitzero"`
 }
 
 // maxHistory is how much of one text is kept for a replay.

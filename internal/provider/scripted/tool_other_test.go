@@ -91,3 +91,37 @@ func TestTermEndsTheAgent(t *testing.T) {
 	c.exit()
 	gone(t, c.cmd.Process.Pid)
 }
+
+func TestCommandsOfTheHostBlockAreRun(t *testing.T) {
+	state := StateEnv + "=" + t.TempDir()
+	c := inProcess(t, state, "COLOR=red").initialise()
+	id := c.session()
+	tool := hostTool{Name: "ui.paint", ReadSpecCommand: `echo "spec in $COLOR"`, CallCommand: `printf '%s\n' '<json_args>'`}
+	broken := hostTool{Name: "broken", ReadSpecCommand: `echo no paint >&2; exit 3`, CallCommand: `sleep 3600 # '<json_args>'`}
+	if got := c.say(id, instructing(tool, broken)+"cli-spec ui.paint"); got != "spec in red" {
+		t.Errorf("said %q", got)
+	}
+	again := inProcess(t, state, "COLOR=blue").initialise()
+	_, err := again.call("session/resume", object{"sessionId": id, "cwd": t.TempDir(), "mcpServers": []any{}})
+	must(t, err)
+	for script, want := range map[string]string{
+		"cli-spec ui.paint":                             "spec in blue",
+		`cli ui.paint {"text":"it's a \"test\" $HOME"}`: `{"text":"it's a \"test\" $HOME"}`,
+		"cli-spec broken":                               "tool error: exit status 3: no paint",
+		"cli-spec unknown":                              "tool error: the instructions tell no command for unknown",
+	} {
+		if got := again.say(id, script); got != want {
+			t.Errorf("%q said %q, want %q", script, got, want)
+		}
+	}
+	again.say(id, "cli-spec ui.paint")
+	if got := again.shown(); len(got) != 3 || got[0] != `tool_call echo "spec in $COLOR" pending` || got[2] != "tool_call_update  completed" {
+		t.Errorf("showed %q", got)
+	}
+	turn := again.startPrompt(id, "echo begun ; cli broken {}")
+	again.until(4)
+	again.notify("session/cancel", object{"sessionId": id})
+	if o, err := again.finish(turn); err != nil || o.StopReason != "cancelled" {
+		t.Errorf("%+v, %v", o, err)
+	}
+}

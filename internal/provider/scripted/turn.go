@@ -51,6 +51,7 @@ type turn struct {
 	words  int             // of the prompt
 
 	messages int    // begun so far
+	calls    int    // of tools, so far
 	chunk    []byte // start of a chunk's frame, up to its text
 	line     []byte // reused
 	said     strings.Builder
@@ -80,8 +81,8 @@ func (a *agent) prompt(m message) {
 			text.WriteString(block.Text)
 		}
 	}
-	instructed, userText := cutHostBlock(text.String())
-	t, err := a.begin(p.SessionID, instructed, userText)
+	host, userText := cutHostBlock(text.String())
+	t, err := a.begin(p.SessionID, host, userText)
 	if err != nil {
 		a.reply(m.ID, nil, err)
 		return
@@ -103,7 +104,7 @@ func (a *agent) awaitTurns() {
 }
 
 // begin takes the session for a turn and counts the turn.
-func (a *agent) begin(id string, instructed bool, text string) (*turn, error) {
+func (a *agent) begin(id, host, text string) (*turn, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.leaving {
@@ -118,9 +119,12 @@ func (a *agent) begin(id string, instructed bool, text string) (*turn, error) {
 	}
 	a.turns.Add(1)
 	s.prompts++
-	s.instructed = s.instructed || instructed
+	instructed := host != ""
+	if instructed {
+		s.instructed, s.tools = true, hostTools(host)
+	}
 	// A session that was forgotten has no file any more; its turns go on.
-	_ = a.store.append(id, record{Kind: recordUser, Text: text, Instructed: instructed, Preparation: isPreparation(text)})
+	_ = a.store.append(id, record{Kind: recordUser, Text: text, Instructed: instructed, Tools: hostTools(host), Preparation: isPreparation(text)})
 	ctx, cancel := context.WithCancel(a.leave)
 	s.cancel = cancel
 	return &turn{a: a, s: s, ctx: ctx, number: s.prompts, words: len(strings.Fields(text))}, nil
@@ -227,20 +231,20 @@ func (t *turn) prepareMode() string {
 
 // cutHostBlock splits a prompt into what the host put in front and what the
 // user wrote.
-func cutHostBlock(prompt string) (instructed bool, text string) {
+func cutHostBlock(prompt string) (host, text string) {
 	begin := hostBegin.FindStringSubmatch(prompt)
 	if begin == nil {
-		return false, prompt
+		return "", prompt
 	}
-	_, rest, ok := strings.Cut(prompt, "\n[/"+begin[1]+"]")
+	host, rest, ok := strings.Cut(prompt, "\n[/"+begin[1]+"]")
 	if !ok {
-		return false, prompt
+		return "", prompt
 	}
 	_, text, ok = strings.Cut(rest, userBegin+"\n")
 	if !ok {
-		return true, strings.TrimLeft(rest, "\r\n")
+		return host, strings.TrimLeft(rest, "\r\n")
 	}
-	return true, text
+	return host, text
 }
 
 // newMessage begins an assistant message; chunks belong to the last one begun.
