@@ -232,7 +232,7 @@ func (a *actor) afterwards(in thread.Input) {
 		a.unblockReaders(in)
 	}
 	if t, ok := in.(thread.TimerFired); ok && t.Timer == thread.TimerAutoEnd {
-		a.svc.spawn(func() { a.svc.reopenTransfers(a) }) // if a client came back at the last moment
+		a.svc.spawn(func() { a.svc.afterAbort(a) }) // if a client came back at the last moment
 	}
 	if a.out.Delete {
 		a.gone = true

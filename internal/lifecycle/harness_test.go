@@ -351,6 +351,7 @@ func (m *memTransfers) note(s string) {
 
 func (m *memTransfers) Abort(string)  { m.note("abort") }
 func (m *memTransfers) Reopen(string) { m.note("reopen") }
+func (m *memTransfers) Ended(string)  { m.note("ended") }
 func (m *memTransfers) RemoveStaged(path, name string) error {
 	m.note("remove " + path + " " + name)
 	return nil

@@ -77,6 +77,9 @@ type Transfers interface {
 	// Reopen lets transfers begin again: the end was refused, or the thread was
 	// resumed.
 	Reopen(threadID string)
+	// Ended says that the end is durable, so that nothing need be remembered of
+	// the thread.
+	Ended(threadID string)
 	// RemoveStaged removes the temporary file that an upload left behind when
 	// the daemon died.
 	RemoveStaged(workspacePath, name string) error
@@ -87,6 +90,7 @@ type noTransfers struct{}
 
 func (noTransfers) Abort(string)                      {}
 func (noTransfers) Reopen(string)                     {}
+func (noTransfers) Ended(string)                      {}
 func (noTransfers) RemoveStaged(string, string) error { return nil }
 
 // Profiles are the parts of the settings that concern threads.

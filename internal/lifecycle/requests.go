@@ -129,19 +129,21 @@ func (s *Service) End(ctx context.Context, c thread.Caller, threadID string) err
 	defer s.registry.release(a)
 	s.cfg.Transfers.Abort(threadID)
 	_, err = a.ask(ctx, func(id thread.CallerID) thread.Input { return thread.End{Caller: id} })
+	s.afterAbort(a)
 	if err != nil {
-		s.reopenTransfers(a)
 		return err
 	}
 	a.ring.awaitEnd(s.cfg.Durations.Barrier)
 	return nil
 }
 
-// reopenTransfers lets transfers begin again, unless the thread ends after all:
-// an end whose second half could not be recorded goes on by itself.
-func (s *Service) reopenTransfers(a *actor) {
+// afterAbort lets transfers begin again, unless the thread has ended or will do
+// so by itself, as after an end whose second half could not be recorded.
+func (s *Service) afterAbort(a *actor) {
 	switch a.ring.snapshot().Status {
-	case thread.Stopping, thread.Ended:
+	case thread.Ended:
+		s.cfg.Transfers.Ended(a.id)
+	case thread.Stopping:
 	default:
 		s.cfg.Transfers.Reopen(a.id)
 	}

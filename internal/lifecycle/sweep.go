@@ -108,7 +108,7 @@ func (s *Service) ofOurOwn(threadID string, request func(thread.CallerID) thread
 	ctx, cancel := context.WithTimeout(s.kill, retentionPatience)
 	defer cancel()
 	s.cfg.Transfers.Abort(threadID)
-	defer s.reopenTransfers(a)
+	defer s.afterAbort(a)
 	_, err = a.ask(ctx, request)
 	if err != nil && !fault.Is(err, fault.ThreadBusy) {
 		s.cfg.Log.Warn().Err(err).Str(logThread, threadID).Msg("retention of a thread failed; trying again later")

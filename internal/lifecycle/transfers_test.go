@@ -15,7 +15,7 @@ func TestTransfersStopBeforeAnEndAndBeginAgainAfterAResume(t *testing.T) {
 		if err := b.End(b.Context(), anyone, id); err != nil {
 			t.Fatal(err)
 		}
-		b.transfers.expect(t, "abort")
+		b.transfers.expect(t, "abort", "ended")
 		if _, err := b.Resume(b.Context(), anyone, id); err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +35,7 @@ func TestTransfersStopBeforeAnAutomaticEnd(t *testing.T) {
 		b.watch(id).feed.Close()
 		time.Sleep(DefaultDurations.AutoEnd + tick)
 		synctest.Wait()
-		b.transfers.expect(t, "abort")
+		b.transfers.expect(t, "abort", "ended")
 		if s := b.snapshot(id); s.Status != thread.Ended {
 			t.Fatalf("status = %v", s.Status)
 		}
