@@ -12,10 +12,10 @@ import (
 
 // responsesRequest is the part of a Responses request that matters here.
 type responsesRequest struct {
-	Model        string         `json:"model"`
-	Stream       bool           `json:"stream"`
-	Instructions string         `json:"instructions"`
-	Input        jsontext.Value `json:"input"` // a string, or a list of items
+	Model        string          `json:"model"`
+	Stream       bool            `json:"stream"`
+	Instructions string          `json:"instructions"`
+	Input        jsontext.Value  `json:"input"` // a string, or a list of items
 	Tools        []responsesTool `json:"tools"`
 }
 
