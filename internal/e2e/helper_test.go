@@ -46,6 +46,13 @@ const (
 	floodMark  = '~'
 )
 
+// A flood is written in batches, and consists of messages of a real length: one
+// endless message would have to be kept whole.
+const (
+	floodBatch   = 100
+	floodMessage = 5_000
+)
+
 // benchAgent speaks the agent protocol on stdio. Its prompts are "stamp N every
 // D of B": N chunks that hold the time at which they were written and B bytes
 // more, and "flood N": N chunks of [floodToken] as fast as they can be written.
@@ -100,9 +107,11 @@ func benchAgent(args []string) int {
 
 func benchTurn(out *lockedWriter, id, session string, n int, text string) {
 	words := strings.Fields(text[strings.LastIndexByte(text, '\n')+1:])
+	message := 0
 	chunk := func(text string) string {
 		return `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"` + session +
-			`","update":{"sessionUpdate":"agent_message_chunk","messageId":"m` + strconv.Itoa(n) + `","content":{"type":"text","text":"` + text + `"}}}}`
+			`","update":{"sessionUpdate":"agent_message_chunk","messageId":"m` + strconv.Itoa(n) + `-` + strconv.Itoa(message) +
+			`","content":{"type":"text","text":"` + text + `"}}}}`
 	}
 	switch {
 	case len(words) == 6 && words[0] == "stamp":
@@ -118,10 +127,9 @@ func benchTurn(out *lockedWriter, id, session string, n int, text string) {
 		}
 	case len(words) == 2 && words[0] == "flood":
 		count, _ := strconv.Atoi(words[1])
-		const batch = 100
-		lines := strings.Repeat(chunk(floodToken)+"\n", batch)
-		for range count / batch {
-			out.write(lines)
+		for i := range count / floodBatch {
+			message = i * floodBatch / floodMessage
+			out.write(strings.Repeat(chunk(floodToken)+"\n", floodBatch))
 		}
 	}
 	out.writeln(`{"jsonrpc":"2.0","id":` + id + `,"result":{"stopReason":"end_turn"}}`)
