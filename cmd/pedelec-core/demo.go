@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
 	"github.com/pedelec/pedelec-core/internal/fault"
@@ -36,9 +37,10 @@ func (a *app) demoCommand() *cobra.Command {
 		Use:   "demo",
 		Short: "Run the whole job once in a temporary home, against an agent of its own",
 		Long: "Run the whole job once in a temporary home, against an agent that this program\n" +
-			"contains: create, prepare, a streamed turn, a cancelled turn, end, resume, kill -9\n" +
-			"of the daemon in the middle of a turn, restart, and a client that catches up. Each\n" +
-			"step is checked; the exit status is 1 when one is not as it should be.",
+			"contains: create, prepare, a streamed turn, a tool call, a file that goes to the agent\n" +
+			"and back, a cancelled turn, end, resume, kill -9 of the daemon in the middle of a\n" +
+			"turn, restart, and a client that catches up. Each step is checked; the exit status\n" +
+			"is 1 when one is not as it should be.",
 		GroupID: groupWork,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.demo(cmd.Context()) },
@@ -89,6 +91,8 @@ func (d *demo) run(ctx context.Context) error {
 		{"Create a thread", d.create},
 		{"Prepare it", d.prepare},
 		{"Stream a turn", d.streamTurn},
+		{"Let the agent call a function of the page", d.callTool},
+		{"Share a file with the agent", d.shareFile},
 		{"Cancel a turn in its middle", d.cancelTurn},
 		{"End the thread", d.end},
 		{"Resume it", d.resume},
@@ -129,7 +133,7 @@ func (d *demo) start(ctx context.Context) (err error) {
 
 func (d *demo) create(ctx context.Context) error {
 	var ref ipc.ThreadRef
-	payload := map[string]any{"provider": "opencode", "workspace": map[string]any{"path": d.project}}
+	payload := map[string]any{"provider": "opencode", "workspace": map[string]any{"path": d.project}, "skills": jsontext.Value(demoSkills)}
 	if err := d.client.Call(ctx, "create_thread", payload, &ref); err != nil {
 		return err
 	}

@@ -77,10 +77,8 @@ func outline(events []ipc.Event) string {
 	var words []string
 	for _, ev := range events {
 		switch ev.Type {
-		case "created":
-			words = append(words, "created")
-		case "ended":
-			words = append(words, "ended")
+		case "created", "ended", "tool_call", "tool_result":
+			words = append(words, ev.Type)
 		case "status_changed":
 			words = append(words, statusWord(ev))
 		case "operation_completed":

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestMCPServesToolsOnStandardStreams drives the command as an agent would.
+func TestMCPServesToolsOnStandardStreams(t *testing.T) {
+	d := newTestStage(t)
+	client, err := d.launch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tools := filepath.Join(t.TempDir(), "tools.json")
+	if err := os.WriteFile(tools, []byte(addTool), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	id, err := openChat(t.Context(), client, chatFlags{workspace: d.project, tools: tools})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	in, toServer := io.Pipe()
+	fromServer, out := io.Pipe()
+	var errs strings.Builder
+	a := &app{stdin: in, stdout: out, stderr: &errs}
+	left := make(chan int, 1)
+	go func() {
+		left <- a.run(t.Context(), []string{"--home", d.home, "mcp", "--thread-id", id, "add"})
+		out.Close()
+	}()
+	lines := bufio.NewReader(fromServer)
+	ask := func(request string) string {
+		if _, err := io.WriteString(toServer, request+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			t.Fatalf("no answer to %s: %v; stderr %s", request, err, errs.String())
+		}
+		return line
+	}
+	ask(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`)
+	if _, err := io.WriteString(toServer, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	if list := ask(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`); !strings.Contains(list, `"name":"add"`) {
+		t.Errorf("listed %s", list)
+	}
+	// No turn runs, so the thread refuses the call: what it says reaches the agent.
+	if answer := ask(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"add","arguments":{"a":1}}}`); !strings.Contains(answer, "THREAD_BUSY") {
+		t.Errorf("answered %s", answer)
+	}
+	toServer.Close()
+	if status := <-left; status != 0 {
+		t.Errorf("exit status %d at the end of the input, stderr %s", status, errs.String())
+	}
+}
+
+func TestMCPRefusesWhatItCannotServe(t *testing.T) {
+	t.Setenv(threadIDEnv, "")
+	home := t.TempDir()
+	for _, c := range []struct {
+		args   []string
+		status int
+	}{
+		{[]string{"mcp", "add"}, 2},
+		{[]string{"mcp", "--thread-id", "t1"}, 2},
+		{[]string{"mcp", "--thread-id", "t1", "add"}, 3},
+	} {
+		var out, errs strings.Builder
+		a := &app{stdin: strings.NewReader(""), stdout: &out, stderr: &errs}
+		if status := a.run(t.Context(), append([]string{"--home", home}, c.args...)); status != c.status || out.Len() > 0 || errs.Len() == 0 {
+			t.Errorf("%q: exit status %d, stdout %q, stderr %q", c.args, status, out.String(), errs.String())
+		}
+	}
+}
