@@ -43,6 +43,7 @@ type Manager struct {
 	tasks sync.WaitGroup // ends of endpoints
 
 	mu        sync.Mutex
+	closed    bool
 	endpoints map[string]*endpoint // by thread id
 }
 
@@ -59,10 +60,11 @@ func New(cfg Config) *Manager {
 func (m *Manager) Open(threadID string, skills tool.Skills) (url, secret string) {
 	e := newEndpoint(m, threadID, skills)
 	m.mu.Lock()
-	former := m.endpoints[threadID]
-	m.endpoints[threadID] = e
-	m.mu.Unlock()
-	m.end(former)
+	defer m.mu.Unlock()
+	m.end(threadID)
+	if !m.closed {
+		m.endpoints[threadID] = e
+	}
 	return m.BaseURL + "/mcp/" + threadID, e.secret
 }
 
@@ -78,27 +80,27 @@ func (m *Manager) Admit(threadID string, w thread.ToolWitness) {
 // nobody.
 func (m *Manager) Close(threadID string) {
 	m.mu.Lock()
-	e := m.endpoints[threadID]
-	delete(m.endpoints, threadID)
-	m.mu.Unlock()
-	m.end(e)
+	defer m.mu.Unlock()
+	m.end(threadID)
 }
 
-// Shutdown voids every address and waits until nothing of them is left. No Open may
-// follow.
+// Shutdown voids every address and waits until nothing of them is left. An address
+// that is opened afterwards is void.
 func (m *Manager) Shutdown() {
 	m.mu.Lock()
-	all := m.endpoints
-	m.endpoints = map[string]*endpoint{}
-	m.mu.Unlock()
-	for _, e := range all {
-		m.end(e)
+	m.closed = true
+	for threadID := range m.endpoints {
+		m.end(threadID)
 	}
+	m.mu.Unlock()
 	m.tasks.Wait()
 }
 
-func (m *Manager) end(e *endpoint) {
-	if e != nil {
+// end voids a thread's address. The mutex is held, so that no task begins while
+// Shutdown waits for them.
+func (m *Manager) end(threadID string) {
+	if e := m.endpoints[threadID]; e != nil {
+		delete(m.endpoints, threadID)
 		m.tasks.Go(e.close)
 	}
 }
