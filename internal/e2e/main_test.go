@@ -58,6 +58,7 @@ func build(dir string) (string, error) {
 		out += ".exe"
 	}
 	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", out, "github.com/pedelec/pedelec-core/cmd/pedelec-core")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the program: %w\n%s", err, text)
 	}

@@ -2,7 +2,10 @@ package e2e
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -89,4 +92,44 @@ func verifyAfter(t *testing.T, d *daemon, w *witness) []event {
 		t.Errorf("its end was acknowledged, it is %s", s.Status)
 	}
 	return journal
+}
+
+// TestDamagedDatabaseIsMovedAside starts on a database that is none: nothing is
+// deleted, and the daemon serves.
+func TestDamagedDatabaseIsMovedAside(t *testing.T) {
+	for name, content := range map[string]string{
+		"garbage": strings.Repeat("this is no database ", 1000),
+		"cut":     "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			home := newHome(t)
+			path := filepath.Join(home, "core.db")
+			if content == "" {
+				d := start(t, home)
+				newThread(t, d.dial())
+				d.kill()
+				whole, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				content = string(whole[:len(whole)/3])
+			}
+			if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			d := start(t, home)
+			newThread(t, d.dial())
+			aside, err := filepath.Glob(path + "*")
+			if err != nil {
+				t.Fatal(err)
+			}
+			kept := slices.ContainsFunc(aside, func(p string) bool {
+				b, err := os.ReadFile(p)
+				return err == nil && string(b) == content
+			})
+			if !kept {
+				t.Errorf("the damaged file is not kept as it was; there are %v", aside)
+			}
+		})
+	}
 }
