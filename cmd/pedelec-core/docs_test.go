@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/pedelec/pedelec-core/internal/assets"
 	"github.com/pedelec/pedelec-core/internal/ipc"
 	"github.com/pedelec/pedelec-core/internal/thread"
 	"github.com/pedelec/pedelec-core/internal/tool"
@@ -104,6 +105,11 @@ func limitTable() string {
 		{"tools of a thread", tool.MaxTools, ""},
 		{"guidance and tools of a thread together", tool.MaxManifest, "bytes"},
 		{"`argsSchema` of a tool", tool.MaxSchemaBytes, "bytes"},
+		{"arguments of a tool call", tool.MaxArgsBytes, "bytes"},
+		{"result of a tool call", thread.MaxToolResult, "bytes"},
+		{"tool calls that wait behind the one that is out", thread.MaxQueuedCalls, ""},
+		{"a file", assets.MaxFileBytes, "bytes"},
+		{"uploads that run at once, and downloads", assets.DefaultMaxUploads, "each"},
 		{"stored text of a turn", thread.MaxStoredText, "bytes"},
 		{"`activeMessage` of a snapshot", thread.MaxActiveMessage, "bytes"},
 	} {
