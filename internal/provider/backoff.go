@@ -33,14 +33,20 @@ func (b *backoff) fail(now time.Time) {
 // reset forgets the failures.
 func (b *backoff) reset() { b.failures = nil }
 
-// wait returns for how long starts are refused; 0 = not at all.
-func (b *backoff) wait(now time.Time) time.Duration {
-	recent := 0
+// recent counts the failures that still matter.
+func (b *backoff) recent(now time.Time) int {
+	n := 0
 	for _, at := range b.failures {
 		if now.Sub(at) < failureWindow {
-			recent++
+			n++
 		}
 	}
+	return n
+}
+
+// wait returns for how long starts are refused; 0 = not at all.
+func (b *backoff) wait(now time.Time) time.Duration {
+	recent := b.recent(now)
 	if recent == 0 {
 		return 0
 	}

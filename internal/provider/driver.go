@@ -10,8 +10,8 @@ import (
 	"github.com/pedelec/pedelec-core/internal/thread"
 )
 
-// Driver knows one provider's program and protocol, where one process serves all
-// threads.
+// Driver knows one provider's program and protocol. One process serves all
+// threads, unless PerThread is set.
 type Driver struct {
 	Provider thread.Provider
 	Programs []string // executables to look for, best first
@@ -35,6 +35,26 @@ type Driver struct {
 
 	// New returns the protocol's side of a process that is about to start.
 	New func(Link) Runtime
+
+	PerThread *PerThread
+}
+
+// PerThread is how a provider is run whose program serves one thread only.
+type PerThread struct {
+	MaxAlive int           // processes at once; the one that was idle for longest makes room
+	IdleStop time.Duration // a process without a turn for so long stops; its thread resumes when it wants to
+	// Launch decides how a thread's process is started. A handshake that fails with
+	// PROVIDER_SESSION_LOST is followed by a launch without SessionSpec.SessionID.
+	Launch func(thread.SessionSpec) (Launch, error)
+}
+
+// Launch is what one thread's process is started with.
+type Launch struct {
+	Args      []string // follow the driver's
+	Dir       string   // where it runs
+	SessionID string   // of the provider session that it opens or resumes
+	Fresh     bool     // it opens one
+	Spec      thread.SessionSpec
 }
 
 // Link is what a runtime gets from its supervisor.
@@ -46,6 +66,7 @@ type Link struct {
 	Redactor *fault.Redactor
 	BinDir   string                   // holds pedelec-cli; "" = none
 	Lookup   func(name string) string // reads the program's environment
+	Launch   *Launch                  // of a process that serves one thread; nil = it serves all
 }
 
 // Runtime speaks one running program's protocol for all its sessions.
@@ -81,8 +102,9 @@ type Runtime interface {
 
 // Load is what a runtime carries.
 type Load struct {
-	Sessions    int // open ones
-	Turns       int // that run, quarantined ones not counted
-	Reserved    int // sessions that were opened for a turn which is about to begin
-	Quarantined int // sessions whose old turn was given up and not yet answered
+	Sessions    int  // open ones
+	Turns       int  // that run, quarantined ones not counted
+	Reserved    int  // sessions that were opened for a turn which is about to begin
+	Quarantined int  // sessions whose old turn was given up and not yet answered
+	Spent       bool // nothing can be opened any more; the process may stop at once
 }

@@ -36,14 +36,21 @@ type instance struct {
 
 	opening  int // sessions that are being opened; guarded by slot.mu
 	draining atomic.Bool
-	stopping atomic.Bool // stop is closed
-	ready    atomic.Bool // the handshake is done
+	stopping atomic.Bool  // stop is closed
+	ready    atomic.Bool  // the handshake is done
+	used     atomic.Int64 // when its load changed last, in Unix nanoseconds
 	loss     *fault.Error
 }
 
 // launchInstance starts a program and greets it. On an error nothing of it is
 // left.
 func (s *slot) launchInstance(l launch) (*instance, *fault.Error) {
+	supervised := false
+	defer func() {
+		if !supervised {
+			s.left()
+		}
+	}()
 	ctx, cancel := context.WithTimeout(s.m.ctx, s.driver.HandshakeTimeout)
 	defer cancel()
 	inst := &instance{
@@ -66,11 +73,13 @@ func (s *slot) launchInstance(l launch) (*instance, *fault.Error) {
 		Redactor: s.m.cfg.Redactor,
 		BinDir:   s.m.cfg.binDir(),
 		Lookup:   func(name string) string { return s.lookup(l, name) },
+		Launch:   l.own,
 	})
 	p, err := s.m.cfg.Starter.Start(ctx, proc.Spec{
 		Provider: s.driver.Provider.String(),
 		Path:     l.path,
 		Args:     l.args,
+		Dir:      l.dir,
 		Env:      env,
 		Inherit:  s.driver.Inherit,
 		OnFrame: func(p *proc.Process, frame []byte) {
@@ -91,6 +100,7 @@ func (s *slot) launchInstance(l launch) (*instance, *fault.Error) {
 	s.mu.Lock()
 	s.instances[inst] = struct{}{}
 	s.mu.Unlock()
+	supervised = true
 	s.m.tasks.Go(inst.supervise) // from within a task, so Close still waits
 	if err := inst.runtime.Handshake(ctx); err != nil {
 		inst.requestStop()
@@ -163,7 +173,9 @@ func (s *slot) lookup(l launch, name string) string {
 // supervise watches over a process until it is gone and its threads know.
 func (i *instance) supervise() {
 	defer close(i.finished)
-	idle := time.NewTimer(i.slot.m.cfg.IdleStop)
+	defer i.slot.left()
+	idleStop := i.slot.idleStop()
+	idle := time.NewTimer(idleStop)
 	defer idle.Stop()
 	idle.Stop() // until the greeting is done
 	again := time.NewTimer(reservationCheck)
@@ -187,9 +199,12 @@ func (i *instance) supervise() {
 					again.Reset(reservationCheck)
 				}
 			}
+			if load.Spent {
+				i.requestStop()
+			}
 			idle.Stop()
-			if load.Sessions == 0 && i.greeted() {
-				idle.Reset(i.slot.m.cfg.IdleStop)
+			if i.greeted() && (load.Sessions == 0 || i.slot.pool != nil && load.Turns == 0) {
+				idle.Reset(idleStop)
 			}
 		case <-again.C:
 			i.changed()
@@ -197,7 +212,7 @@ func (i *instance) supervise() {
 			if i.slot.release(i) {
 				i.requestStop()
 			} else {
-				idle.Reset(i.slot.m.cfg.IdleStop)
+				idle.Reset(idleStop)
 			}
 		}
 	}
@@ -239,8 +254,12 @@ func (i *instance) stderr() string {
 	return i.slot.m.cfg.Redactor.String(i.process.StderrTail(stderrTail))
 }
 
-// changed wakes the supervisor.
+// changed wakes the supervisor, and who waits for an idle process.
 func (i *instance) changed() {
+	i.used.Store(time.Now().UnixNano())
+	if i.slot.pool != nil {
+		i.slot.pool.stir()
+	}
 	select {
 	case i.wake <- struct{}{}:
 	default:

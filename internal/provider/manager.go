@@ -88,11 +88,18 @@ func (c Config) binDir() string {
 // runtimeFile tells the agents' tools where the daemon is; it holds no token.
 func (c Config) runtimeFile() string { return filepath.Join(c.HomeDir, "agent-runtime.json") }
 
+// server opens the sessions of one provider.
+type server interface {
+	attach(context.Context, thread.SessionSpec, thread.Sink) (thread.Attachment, error)
+	infos() []thread.RuntimeInfo
+	close()
+}
+
 // Manager serves every provider.
 type Manager struct {
 	cfg       Config
 	discovery *discovery
-	slots     map[thread.Provider]*slot
+	slots     map[thread.Provider]server
 
 	ctx  context.Context // ends when Close begins
 	stop context.CancelFunc
@@ -116,11 +123,15 @@ func (m *Manager) spawn(task func()) bool {
 // New returns a manager. Nothing runs before Start or the first Attach.
 func New(cfg Config) *Manager {
 	cfg = cfg.withDefaults()
-	m := &Manager{cfg: cfg, slots: map[thread.Provider]*slot{}}
+	m := &Manager{cfg: cfg, slots: map[thread.Provider]server{}}
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	m.discovery = newDiscovery(m)
 	for _, d := range cfg.Drivers {
-		m.slots[d.Provider] = &slot{m: m, driver: d, instances: map[*instance]struct{}{}}
+		if d.PerThread != nil {
+			m.slots[d.Provider] = newPool(m, d)
+			continue
+		}
+		m.slots[d.Provider] = newSlot(m, d, nil)
 	}
 	return m
 }

@@ -21,11 +21,12 @@ const (
 // Points lists the failpoints of this package.
 var Points = []string{PointGreeted, PointOpened}
 
-// A slot holds the processes of one shared provider: the current one, on which
-// sessions are opened, and older ones that finish what they have.
+// A slot holds the processes of one shared provider, or of one thread: the current
+// one, on which sessions are opened, and older ones that finish what they have.
 type slot struct {
 	m      *Manager
 	driver Driver
+	pool   *pool // nil = one process serves all threads
 
 	mu        sync.Mutex
 	closed    bool
@@ -36,8 +37,13 @@ type slot struct {
 	lastFault *fault.Error // the failure that the back-off answers with
 }
 
+func newSlot(m *Manager, d Driver, p *pool) *slot {
+	return &slot{m: m, driver: d, pool: p, instances: map[*instance]struct{}{}}
+}
+
 // starting is a start that runs; several callers may wait for it.
 type starting struct {
+	ctx    context.Context // of the one caller, where a process serves one thread
 	launch launch
 	done   chan struct{} // closed when err is set and slot.current is, too
 	err    *fault.Error
@@ -53,11 +59,17 @@ func (s *slot) attach(ctx context.Context, spec thread.SessionSpec, sink thread.
 	if inst != nil && err != nil && inst.isLost() && ctx.Err() == nil {
 		a, _, err = s.attachOnce(ctx, spec, sink)
 	}
+	if s.pool != nil && spec.SessionID != "" && fault.Is(err, fault.ProviderSessionLost) {
+		lost := fault.From(err)
+		spec.SessionID, spec.Instructed = "", false
+		a, _, err = s.attachOnce(ctx, spec, sink)
+		a.Lost = lost
+	}
 	return a, err
 }
 
 func (s *slot) attachOnce(ctx context.Context, spec thread.SessionSpec, sink thread.Sink) (thread.Attachment, *instance, error) {
-	inst, err := s.acquire(ctx, spec.Permission) // counts as opening until below
+	inst, err := s.acquire(ctx, spec) // counts as opening until below
 	if err != nil {
 		return thread.Attachment{}, nil, err
 	}
@@ -100,16 +112,16 @@ func (s *slot) list() []*instance {
 
 // acquire returns the instance on which a session may be opened, starting one if
 // need be.
-func (s *slot) acquire(ctx context.Context, p thread.Permission) (*instance, error) {
-	launch, err := s.plan(ctx, p)
+func (s *slot) acquire(ctx context.Context, spec thread.SessionSpec) (*instance, error) {
+	launch, err := s.plan(ctx, spec)
 	if err != nil {
-		if inst := s.running(p); inst != nil && ctx.Err() == nil {
+		if inst := s.running(spec.Permission); inst != nil && ctx.Err() == nil {
 			return inst, nil // a program that runs is good, whatever became of its file
 		}
 		return nil, err
 	}
 	for {
-		inst, start, leaving, err := s.next(launch)
+		inst, start, leaving, err := s.next(ctx, launch)
 		switch {
 		case err != nil:
 			return nil, err
@@ -139,7 +151,7 @@ func (s *slot) running(p thread.Permission) *instance {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	cur := s.current
-	if s.closed || cur == nil || cur.isLost() || cur.launch.permission != p || cur.runtime.Load().Quarantined > 0 {
+	if s.closed || s.pool != nil || cur == nil || cur.isLost() || cur.launch.permission != p || cur.runtime.Load().Quarantined > 0 {
 		return nil
 	}
 	cur.opening++
@@ -149,7 +161,7 @@ func (s *slot) running(p thread.Permission) *instance {
 // next returns a usable instance, or what to wait for before asking again: a
 // start, or an instance that is dying (its threads must hear of that before they
 // get a new one).
-func (s *slot) next(l launch) (ready *instance, start *starting, leaving *instance, err error) {
+func (s *slot) next(ctx context.Context, l launch) (ready *instance, start *starting, leaving *instance, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -162,6 +174,9 @@ func (s *slot) next(l launch) (ready *instance, start *starting, leaving *instan
 		case cur.launch.equal(l) && cur.runtime.Load().Quarantined == 0:
 			cur.opening++
 			return cur, nil, nil, nil
+		case s.pool != nil: // two processes must not write into one conversation
+			cur.requestStop()
+			return nil, nil, cur, nil
 		default: // other settings now, or a turn on it does not end
 			s.current = nil
 			cur.drain()
@@ -171,7 +186,7 @@ func (s *slot) next(l launch) (ready *instance, start *starting, leaving *instan
 		if wait := s.backoff.wait(time.Now()); wait > 0 {
 			return nil, nil, nil, s.refusal(wait)
 		}
-		st := &starting{launch: l, done: make(chan struct{})}
+		st := &starting{ctx: ctx, launch: l, done: make(chan struct{})}
 		if !s.m.spawn(func() { s.start(st) }) {
 			return nil, nil, nil, shuttingDown()
 		}
@@ -195,7 +210,7 @@ func (s *slot) refusal(wait time.Duration) *fault.Error {
 
 // start runs a start to its end.
 func (s *slot) start(st *starting) {
-	inst, err := s.launchInstance(st.launch)
+	inst, err := s.launchWithRoom(st)
 	_ = fault.Point(PointGreeted)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -211,7 +226,9 @@ func (s *slot) start(st *starting) {
 		err = shuttingDown()
 	case err == nil:
 		s.current = inst
-	case s.m.ctx.Err() == nil:
+	case s.m.ctx.Err() != nil:
+	case s.pool != nil && (err.Code == fault.ProviderSessionLost || st.ctx.Err() != nil): // no fault of the program
+	default:
 		s.backoff.fail(time.Now())
 		s.lastFault = err
 	}
@@ -243,6 +260,9 @@ func (s *slot) instanceGone(inst *instance, loss *fault.Error) {
 func (s *slot) release(inst *instance) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.pool != nil {
+		return inst.opening == 0 && inst.runtime.Retire()
+	}
 	if inst.opening > 0 || inst.runtime.Load().Sessions > 0 {
 		return false
 	}
@@ -277,15 +297,17 @@ type launch struct {
 	env        map[string]string // from the settings
 	permission thread.Permission
 	searchPath string // PATH; grows while the folders to search become known
+	dir        string
+	own        *Launch // of a process that serves one thread; made anew for each Attach
 }
 
 // equal reports whether a process of this launch serves for the other one too.
 func (l launch) equal(o launch) bool {
-	return l.path == o.path && l.permission == o.permission && slices.Equal(l.args, o.args) && maps.Equal(l.env, o.env)
+	return l.own == o.own && l.path == o.path && l.permission == o.permission && slices.Equal(l.args, o.args) && maps.Equal(l.env, o.env)
 }
 
 // plan finds the program and decides how it is started.
-func (s *slot) plan(ctx context.Context, p thread.Permission) (launch, error) {
+func (s *slot) plan(ctx context.Context, spec thread.SessionSpec) (launch, error) {
 	findCtx, cancel := context.WithTimeout(ctx, s.m.cfg.FindTimeout)
 	defer cancel()
 	program, err := s.m.discovery.find(findCtx, s.driver)
@@ -300,9 +322,17 @@ func (s *slot) plan(ctx context.Context, p thread.Permission) (launch, error) {
 		path:       program.Path,
 		args:       slices.Concat(program.Lead, s.driver.Args),
 		env:        override.Env,
-		permission: p,
+		permission: spec.Permission,
 		searchPath: program.SearchPath,
 	}
+	if s.pool == nil {
+		return l, nil
+	}
+	own, err := s.driver.PerThread.Launch(spec)
+	if err != nil {
+		return launch{}, err
+	}
+	l.own, l.dir, l.args = &own, own.Dir, slices.Concat(l.args, own.Args)
 	return l, nil
 }
 

@@ -48,7 +48,9 @@
 //	prepare-hang           never acknowledges the next preparation
 //
 // TOOL is a name as the host block or the tool server tells it, and JSON an object
-// on one line. An answer that is an error is said behind "tool error: ".
+// on one line. An answer that is an error is said behind "tool error: ". A session
+// that was given no tool server uses that of another session in its folder, as
+// OpenCode does.
 //
 // A prompt that asks for PEDELEC_PREPARED gets exactly that as its answer. A
 // host block in front of the user's text ([Pedelec Host NAME] to [/Pedelec Host

@@ -167,12 +167,29 @@ func (t *turn) functionName(name string) string {
 	return name
 }
 
+// serverOf returns the server whose tools a session's model is offered. As with
+// OpenCode, a session without one of its own is offered those of any other in its
+// folder.
+func (a *agent) serverOf(s *session) *toolServer {
+	if len(s.servers) > 0 {
+		return s.servers[0]
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, other := range a.sessions {
+		if other.cwd == s.cwd && len(other.servers) > 0 {
+			return other.servers[0]
+		}
+	}
+	return nil
+}
+
 // callTool makes a call over MCP and returns what the agent says of it.
 func (t *turn) callTool(c toolCall, how visibility) (string, error) {
-	if len(t.s.servers) == 0 {
+	server := t.a.serverOf(t.s)
+	if server == nil {
 		return "tool error: the session has no tool server", nil
 	}
-	server := t.s.servers[0]
 	if how == announced {
 		t.showCall(c, server.name+"_"+c.name, "other", c.args)
 	}

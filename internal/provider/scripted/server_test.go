@@ -143,6 +143,21 @@ func TestAServerThatCannotBeUsedIsSaid(t *testing.T) {
 	}
 }
 
+func TestASessionUsesTheServerOfAnotherInItsFolder(t *testing.T) {
+	url, _ := toolHost(t)
+	c := inProcess(t).initialise()
+	dir := t.TempDir()
+	guest, stranger := c.sessionIn(dir), c.session()
+	_, err := c.call("session/new", object{"cwd": dir, "mcpServers": named(url, testSecret)})
+	must(t, err)
+	if got := c.say(guest, "call paint {}"); got != "painted {}" {
+		t.Errorf("said %q", got)
+	}
+	if got := c.say(stranger, "call paint {}"); got != "tool error: the session has no tool server" {
+		t.Errorf("in another folder it said %q", got)
+	}
+}
+
 func TestACallEndsWithItsTurn(t *testing.T) {
 	url, left := toolHost(t)
 	c := inProcess(t).initialise()
