@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -15,11 +16,20 @@ import (
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
+	"github.com/pedelec/pedelec-core/internal/provider/scripted"
 	"github.com/pedelec/pedelec-core/internal/thread"
 	"github.com/pedelec/pedelec-core/internal/tool"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// agentEnv makes the test binary an agent.
+const agentEnv = "PEDELEC_MCP_TEST_AGENT"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(agentEnv) != "" {
+		os.Exit(scripted.Run(context.Background(), os.Stdin, os.Stdout, os.Stderr, os.Args[1:], os.Environ()))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // dotted has a name that models may not write.
 const dotted = "ui.open"
