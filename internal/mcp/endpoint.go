@@ -3,7 +3,6 @@ package mcp
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -87,8 +86,8 @@ func (e *endpoint) closeSessions() {
 // serve serves one HTTP request that knows the secret.
 func (e *endpoint) serve(w http.ResponseWriter, r *http.Request) {
 	opens := r.Method == http.MethodPost && r.Header.Get("Mcp-Session-Id") == ""
-	if refusal := e.enter(opens); refusal != nil {
-		http.Error(w, refusal.Error(), http.StatusServiceUnavailable)
+	if refusal := e.enter(opens); refusal != "" {
+		http.Error(w, refusal, http.StatusServiceUnavailable)
 		return
 	}
 	defer e.leave(opens)
@@ -107,9 +106,9 @@ func (e *endpoint) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "The request cannot be read, or is longer than 1 MiB.", http.StatusRequestEntityTooLarge)
 		return
 	}
-	id, err := messageID(body)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+	id, refusal := messageID(body)
+	if refusal != "" {
+		http.Error(w, refusal, http.StatusBadRequest)
 		return
 	}
 	number := e.begin(request{r.Context(), id})
@@ -120,12 +119,12 @@ func (e *endpoint) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // enter counts a request in, unless the address is void or has all the sessions it
-// may have.
-func (e *endpoint) enter(opens bool) error {
+// may have; then it says why not.
+func (e *endpoint) enter(opens bool) (refusal string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
-		return errors.New("This address is not valid any more.")
+		return "This address is not valid any more."
 	}
 	if opens {
 		sessions := e.opening
@@ -133,12 +132,12 @@ func (e *endpoint) enter(opens bool) error {
 			sessions++
 		}
 		if sessions >= maxSessions {
-			return errors.New("Too many sessions are open at this address.")
+			return "Too many sessions are open at this address."
 		}
 		e.opening++
 	}
 	e.serving.Add(1)
-	return nil
+	return ""
 }
 
 func (e *endpoint) leave(opened bool) {
@@ -166,21 +165,21 @@ func (e *endpoint) finish(number string) {
 }
 
 // messageID returns the id of the one JSON-RPC message that a body is, as it is
-// written there.
-func messageID(body []byte) (string, error) {
+// written there, or says why there is none to be had.
+func messageID(body []byte) (id, refusal string) {
 	if jsontext.Value(body).Kind() == '[' {
-		return "", errors.New("Send one message a request.")
+		return "", "Send one message a request."
 	}
 	var m struct {
 		ID jsontext.Value `json:"id"`
 	}
 	if err := json.Unmarshal(body, &m); err != nil {
-		return "", errors.New("The request is no JSON-RPC message.")
+		return "", "The request is no JSON-RPC message."
 	}
 	if len(m.ID) > maxRPCIDBytes {
-		return "", errors.New("The message's id is too long.")
+		return "", "The message's id is too long."
 	}
-	return string(m.ID), nil
+	return string(m.ID), ""
 }
 
 // call carries out a call that came over HTTP.
