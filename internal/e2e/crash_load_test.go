@@ -32,7 +32,8 @@ type client struct {
 // Bounds of the load, so that a run of many rounds stays quick.
 const (
 	threadsPerClient = 3
-	threadEvents     = 600         // a thread with more is deleted
+	threadEvents     = 300         // a thread with more is deleted
+	removeEvery      = 25          // any thread is deleted about every so many commands
 	turnLimit        = time.Second // how long a client waits for its turn, when it waits
 )
 
@@ -164,7 +165,7 @@ func (cl *client) act(c *conn, subscribe chan<- *witness) bool {
 	}
 	i := cl.rng.IntN(len(cl.threads))
 	w := cl.threads[i]
-	if w.size() > threadEvents {
+	if w.size() > threadEvents || cl.rng.IntN(removeEvery) == 0 {
 		cl.threads = append(cl.threads[:i], cl.threads[i+1:]...)
 		return cl.remove(c, w)
 	}
@@ -299,6 +300,9 @@ func operate(d *daemon, home, work string) {
 	}
 	defer c.Close()
 	c.token = d.info.Token
+	if !alive(c.call("list_providers", nil, nil)) { // waits until it is known what is there
+		return
+	}
 	settings, err := os.ReadFile(filepath.Join(home, "settings.json"))
 	if err != nil {
 		return

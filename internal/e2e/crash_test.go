@@ -22,7 +22,6 @@ const (
 	patientLife  = 4 * time.Second // the same on a machine too busy for that many
 	orphanLimit  = time.Second     // after the next start no process of the last daemon may live
 	deepestHit   = 25              // a failpoint that every command meets fires at a hit up to this
-	rareHits     = 2               // likewise, one that is met now and then
 )
 
 // TestCrash kills the daemon again and again, at random moments and at every
@@ -49,6 +48,7 @@ func TestCrash(t *testing.T) {
 	}
 	points := slices.DeleteFunc(failpoints(t), needsOldFile)
 	r.rng.Shuffle(len(points), func(i, j int) { points[i], points[j] = points[j], points[i] })
+	r.round(-1, "store.create.before") // met on an empty home only
 	for n := range *crashRounds {
 		arm := ""
 		if n%2 == 1 { // every other round at a random moment
@@ -67,10 +67,14 @@ func TestCrash(t *testing.T) {
 }
 
 // needsOldFile reports whether a failpoint is met only with a database of another
-// size or version than this suite makes; the store's own tests have those.
+// size or version than the suite's rounds make: the store's own tests have those,
+// and the first round the empty one.
 func needsOldFile(point string) bool {
-	return strings.HasPrefix(point, "store.compact.") || strings.HasPrefix(point, "store.migrate.")
+	return strings.HasPrefix(point, "store.compact.") || strings.HasPrefix(point, "store.migrate.") || point == "store.create.before"
 }
+
+// wayTo has what must go wrong first for a failpoint to be met.
+var wayTo = map[string]string{"store.reopen.before": "store.commit.fail=error@5;"}
 
 // crash is a run of the crash suite.
 type crash struct {
@@ -112,7 +116,7 @@ func (r *crash) ends() map[string]int {
 func (r *crash) round(n int, point string) {
 	var env []string
 	if point != "" {
-		env = append(env, fmt.Sprintf("PEDELEC_FAILPOINTS=%s=kill@%d", point, 1+r.hits(point)))
+		env = append(env, fmt.Sprintf("PEDELEC_FAILPOINTS=%s%s=kill@%d", wayTo[point], point, 1+r.hits(point)))
 	}
 	d := launch(r.T, r.home, env...)
 	defer func() {
@@ -155,10 +159,7 @@ func (r *crash) hits(point string) int {
 			return r.rng.IntN(deepestHit)
 		}
 	}
-	if strings.HasPrefix(point, "store.") || strings.HasPrefix(point, "proc.") {
-		return 0 // on the way in or out: once a run
-	}
-	return r.rng.IntN(rareHits)
+	return 0 // met once a run, or not much more
 }
 
 // death waits until the daemon dies at its failpoint, or ends it at a random
