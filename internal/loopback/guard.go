@@ -26,6 +26,11 @@ const (
 	// Agent is for the tools that agents call. They prove themselves with a
 	// secret, which is the handler's to check; no page may call them.
 	Agent
+	// Socket is for the WebSocket of the wire protocol. Pages of other sites
+	// connect to it by design, each as the one origin that its browser states;
+	// what an origin may do is the handler's to decide, as is the token of a
+	// caller without one.
+	Socket
 )
 
 // rules holds for each class what remains to be checked once the Host is
@@ -34,6 +39,7 @@ var rules = map[Class]func(*http.Request) Verdict{
 	Health: refusePages,
 	Ticket: refuseManyOrigins,
 	Agent:  refusePages,
+	Socket: refuseHidden,
 }
 
 // Verdict is the answer of a Guard. The zero value admits.
@@ -103,6 +109,22 @@ func refusePages(r *http.Request) Verdict {
 func refuseManyOrigins(r *http.Request) Verdict {
 	if len(r.Header["Origin"]) > 1 {
 		return Verdict{http.StatusForbidden, "A request has one origin at most."}
+	}
+	return Verdict{}
+}
+
+// refuseHidden turns away callers whose origin cannot be told: pages that hide
+// it, several at once, and a browser's request that states none.
+func refuseHidden(r *http.Request) Verdict {
+	sent, isPage := r.Header["Origin"]
+	if !isPage {
+		return refusePages(r)
+	}
+	if len(sent) > 1 {
+		return refuseManyOrigins(r)
+	}
+	if _, ok := NormalizeOrigin(sent[0]); !ok {
+		return Verdict{http.StatusForbidden, "This needs an origin that can be told."}
 	}
 	return Verdict{}
 }

@@ -69,6 +69,19 @@ func TestGuard(t *testing.T) {
 		{"an agent in a browser", "127.0.0.1:4711", Agent, header("Sec-Fetch-Site", "cross-site"), 403},
 		{"an agent at another host", "rebound.example:4711", Agent, nil, 421},
 		{"an agent at another port", "127.0.0.1:4712", Agent, nil, 421},
+		{"a native client's socket", "127.0.0.1:4711", Socket, nil, admitted},
+		{"a native client's socket by name", "localhost:4711", Socket, header("Authorization", "Bearer x"), admitted},
+		{"a page's socket", "127.0.0.1:4711", Socket, header("Origin", "https://a.example"), admitted},
+		{"a page's socket across sites", "127.0.0.1:4711", Socket, header("Origin", "https://a.example", "Sec-Fetch-Site", "cross-site"), admitted},
+		{"a socket of our own page", "127.0.0.1:4711", Socket, header("Origin", "http://127.0.0.1:4711"), admitted},
+		{"an extension's socket", "127.0.0.1:4711", Socket, header("Origin", "chrome-extension://abcdefghijklmnopabcdefghijklmnop"), admitted},
+		{"a socket of an origin that hides", "127.0.0.1:4711", Socket, header("Origin", "null"), 403},
+		{"a socket of an empty origin", "127.0.0.1:4711", Socket, header("Origin", ""), 403},
+		{"a socket of a file", "127.0.0.1:4711", Socket, header("Origin", "file://"), 403},
+		{"a socket of an origin with a path", "127.0.0.1:4711", Socket, header("Origin", "https://a.example/x"), 403},
+		{"a socket of two origins", "127.0.0.1:4711", Socket, header("Origin", "https://a.example", "Origin", "https://a.example"), 403},
+		{"a browser's socket without an origin", "127.0.0.1:4711", Socket, header("Sec-Fetch-Site", "cross-site"), 403},
+		{"a socket of another host", "rebound.example:4711", Socket, header("Origin", "http://rebound.example:4711"), 421},
 		{"a class without a rule", "127.0.0.1:4711", Class(200), nil, 403},
 		{"no class", "127.0.0.1:4711", Class(0), nil, 403},
 	}
@@ -99,6 +112,52 @@ func TestGuard(t *testing.T) {
 				t.Error("a page may read this")
 			}
 		})
+	}
+}
+
+// TestTheHostIsJudgedWhateverTheOriginAndTheClass crosses hosts with origins for
+// every class: a wrong host is 421 before anything else is looked at, a right one
+// leaves the answer to the class.
+func TestTheHostIsJudgedWhateverTheOriginAndTheClass(t *testing.T) {
+	const admitted = 0
+	right := []string{"127.0.0.1:4711", "localhost:4711", "LOCALHOST:4711"}
+	wrong := []string{"", "127.0.0.1", "127.0.0.1:80", "[::1]:4711", "rebound.example:4711", "localhost.rebound.example:4711", "0.0.0.0:4711"}
+	origins := []struct {
+		origin string // "-" = none
+		want   map[Class]int
+	}{
+		{"-", map[Class]int{Health: admitted, Ticket: admitted, Agent: admitted, Socket: admitted}},
+		{"https://a.example", map[Class]int{Health: 403, Ticket: admitted, Agent: 403, Socket: admitted}},
+		{"HTTPS://A.example:443", map[Class]int{Health: 403, Ticket: admitted, Agent: 403, Socket: admitted}},
+		{"http://127.0.0.1:4711", map[Class]int{Health: 403, Ticket: admitted, Agent: 403, Socket: admitted}},
+		{"http://rebound.example:4711", map[Class]int{Health: 403, Ticket: admitted, Agent: 403, Socket: admitted}},
+		{"null", map[Class]int{Health: 403, Ticket: admitted, Agent: 403, Socket: 403}},
+		{"", map[Class]int{Health: 403, Ticket: admitted, Agent: 403, Socket: 403}},
+		{"file://", map[Class]int{Health: 403, Ticket: admitted, Agent: 403, Socket: 403}},
+		{"https://user@a.example", map[Class]int{Health: 403, Ticket: admitted, Agent: 403, Socket: 403}},
+		{"https://a.example/path", map[Class]int{Health: 403, Ticket: admitted, Agent: 403, Socket: 403}},
+	}
+	judge := func(host, origin string, class Class) int {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Host = host
+		if origin != "-" {
+			r.Header["Origin"] = []string{origin}
+		}
+		return Guard{Port: 4711}.Judge(r, class).Status
+	}
+	for _, o := range origins {
+		for class, want := range o.want {
+			for _, host := range right {
+				if got := judge(host, o.origin, class); got != want {
+					t.Errorf("host %q, origin %q, class %d: %d, want %d", host, o.origin, class, got, want)
+				}
+			}
+			for _, host := range wrong {
+				if got := judge(host, o.origin, class); got != http.StatusMisdirectedRequest {
+					t.Errorf("host %q, origin %q, class %d: %d, want 421", host, o.origin, class, got)
+				}
+			}
+		}
 	}
 }
 
