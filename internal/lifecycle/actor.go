@@ -382,6 +382,7 @@ func (a *actor) ask(ctx context.Context, request func(thread.CallerID) thread.In
 	if err := a.mail.ask(id, request(id), reply); err != nil {
 		return nil, err
 	}
+	thread.Placed(ctx)
 	select {
 	case r := <-reply:
 		if r.Err != nil {
