@@ -39,6 +39,8 @@ func (s *stage) act(st step) error {
 			return err
 		}
 		return s.waitStatus(args[0], args[1])
+	case "http":
+		return s.actHTTP(rest)
 	case "remove":
 		return os.RemoveAll(rest)
 	case "mkdir":

@@ -58,6 +58,9 @@ var (
 	reference   = regexp.MustCompile(`\$[a-z]+[0-9]*`)
 	agentPID    = regexp.MustCompile(`\bpid=[0-9]+`)
 	session     = regexp.MustCompile(`\bses_[a-z0-9]+`)
+	toolRequest = regexp.MustCompile(`\btoolreq_[0-9]+_[0-9a-f]{16}\b`)
+	transferID  = regexp.MustCompile(`\b(upl|dnl)_[0-9a-f]{16}\b`)
+	secret      = regexp.MustCompile(`^[0-9a-f]{64}$`)
 	repetition  = regexp.MustCompile(`\$repeat\(([^,)]*),([0-9]+)\)`)
 )
 
@@ -87,6 +90,8 @@ func (n *names) text(s string) string {
 	s = threadID.ReplaceAllStringFunc(s, func(id string) string { return n.label("t", id) })
 	s = operationID.ReplaceAllStringFunc(s, func(id string) string { return n.label("op", id) })
 	s = session.ReplaceAllStringFunc(s, func(id string) string { return n.label("s", id) })
+	s = toolRequest.ReplaceAllStringFunc(s, func(id string) string { return n.label("req", id) })
+	s = transferID.ReplaceAllStringFunc(s, func(id string) string { return n.label(id[:3], id) })
 	s = agentPID.ReplaceAllLiteralString(s, "pid=$pid")
 	if anyTime.MatchString(s) {
 		return "$time"
@@ -101,7 +106,7 @@ const maxShownText = 100
 var freeText = map[string]bool{"error": true, "stderr": true, "stderrTail": true}
 
 // freeNumber are members that differ from run to run.
-var freeNumber = map[string]string{"pid": "$pid", "processId": "$pid", "rssBytes": "$bytes"}
+var freeNumber = map[string]string{"pid": "$pid", "processId": "$pid", "rssBytes": "$bytes", "expiresAt": "$ms", "modifiedAt": "$ms"}
 
 // value names everything inside a JSON value. thread is the id of the thread that
 // it speaks of, for sequence numbers.
@@ -155,6 +160,8 @@ func (n *names) member(key, s string) string {
 		return "$text"
 	case key == "runtimeId":
 		return n.label("runtime", s)
+	case key == "token" && secret.MatchString(s):
+		return n.label("ticket", s)
 	}
 	return n.shown(s)
 }
