@@ -41,7 +41,7 @@ var paintTools = tool.Skills{Guidance: "Paint.", Tools: []tool.Tool{
 
 // stand is a manager behind a real listener, with threads that answer as told.
 type stand struct {
-	*testing.T
+	testing.TB
 	manager *Manager
 	server  *httptest.Server
 	log     lockedBuffer
@@ -53,8 +53,8 @@ type stand struct {
 	asked   []string
 }
 
-func newStand(t *testing.T, shorten func(*Durations)) *stand {
-	s := &stand{T: t}
+func newStand(t testing.TB, shorten func(*Durations)) *stand {
+	s := &stand{TB: t}
 	d := DefaultDurations
 	if shorten != nil {
 		shorten(&d)

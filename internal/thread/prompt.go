@@ -39,7 +39,8 @@ const (
   first run a tool's readSpecCommand once to learn its arguments, then its
   callCommand with those arguments as one JSON object in the place of
   <json_args>. Run these commands exactly as they are written, each alone on its
-  line. Either prints one line of JSON.
+  line. Either prints one line of JSON. A function of yours whose name begins with
+  pedelec_ belongs to another conversation: leave it alone.
 `
 	toolAnswersText = `- A person may have to act in the application before a tool answers, so give it
   time. An answer that is complete is final, be it a result or an error such as

@@ -2,8 +2,9 @@
 // that know it: OpenCode and Cursor.
 //
 // It owns what the protocol leaves open: where a message ends, which session a
-// late frame belongs to, how a turn that nobody can stop is fenced off, and what
-// an agent's requests are answered with.
+// late frame belongs to, how a turn that nobody can stop is fenced off, what an
+// agent's requests are answered with, and which way a session's frontend tools
+// reach the agent: over MCP where only this session can call them, else by command.
 //
 // It never starts a process (it is handed lines and writes lines), never sends a
 // prompt twice, and grants nothing that [provider.Policy] does not allow.
