@@ -107,7 +107,7 @@ func (k Knobs) run(args []string) int {
 	}
 	go f.watchGate()
 	if k.Flavour == "claude" {
-		return 2
+		return newFakeClaude(f).run()
 	}
 	return newFakeCodex(f).run()
 }
