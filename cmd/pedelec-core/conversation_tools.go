@@ -102,7 +102,7 @@ func (v *conversation) typed(ctx context.Context, line string, ok bool) {
 		result = jsontext.Value("null")
 	}
 	if err := result.Format(jsontext.PreserveRawStrings(true)); err != nil {
-		fmt.Fprintf(v.notes, "That is no JSON: %v. A text stands in \"quotes\".\n", err)
+		fmt.Fprintf(v.notes, "That is no JSON: %s. A text stands in \"quotes\".\n", jsonProblem(err))
 		v.askResult()
 		return
 	}
@@ -149,7 +149,7 @@ func commandResult(ctx context.Context, command string, args jsontext.Value) jso
 	}
 	result := jsontext.Value(printed)
 	if err := result.Format(jsontext.PreserveRawStrings(true)); err != nil {
-		return handlerError(fmt.Sprintf("The command printed something that is no JSON: %v", err))
+		return handlerError(fmt.Sprintf("The command printed something that is no JSON: %s", jsonProblem(err)))
 	}
 	return result
 }
@@ -194,7 +194,7 @@ func readSkills(path string) (jsontext.Value, error) {
 	}
 	skills := jsontext.Value(text)
 	if err := skills.Format(jsontext.PreserveRawStrings(true)); err != nil {
-		return nil, fault.Newf(fault.ToolsManifestInvalid, "%s is no JSON: %v", path, err)
+		return nil, fault.Newf(fault.ToolsManifestInvalid, "%s is no JSON: %s", path, jsonProblem(err))
 	}
 	return skills, nil
 }

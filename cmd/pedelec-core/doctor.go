@@ -232,6 +232,9 @@ func (r *report) examineDaemon(ctx context.Context, home string) {
 	if f.Version != version {
 		r.add(warning, "daemon", "is version %s, this program %s; restart it with: pedelec-core stop && pedelec-core serve", f.Version, version)
 	}
+	if _, err := os.Stat(cliPath(home)); err != nil {
+		r.add(warning, "tools", "agents that call tools from a shell miss their command (%v); restart the daemon, which puts it there", err)
+	}
 	var list []ipc.ProviderInfo
 	if err := c.Call(ctx, "list_providers", nil, &list); err != nil {
 		r.add(bad, "daemon", "cannot list agents: %s", sentence(err))

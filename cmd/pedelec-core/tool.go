@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
@@ -114,10 +115,13 @@ func (a *app) toolArgs(text string) (jsontext.Value, error) {
 		return nil, fault.Newf(fault.MessageTooLarge, "The arguments are larger than a message of %d bytes.", ipc.MaxLineBytes)
 	}
 	if err := args.Format(jsontext.PreserveRawStrings(true)); err != nil {
-		return nil, fault.New(fault.ToolArgsInvalid, "The arguments are no JSON.").With("error", err.Error())
+		return nil, fault.New(fault.ToolArgsInvalid, "The arguments are no JSON.").With("error", jsonProblem(err))
 	}
 	return args, nil
 }
+
+// jsonProblem says what is wrong with a text that is no JSON.
+func jsonProblem(err error) string { return strings.TrimPrefix(err.Error(), "jsontext: ") }
 
 // finder finds a daemon.
 type finder func(context.Context) (*ipc.Client, error)
