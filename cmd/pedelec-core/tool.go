@@ -141,14 +141,22 @@ func findForAgent(context.Context) (*ipc.Client, error) {
 	return ipc.NewClient(file), err
 }
 
+// toolPayload is the payload of tool_spec and tool_call. Its members have an order,
+// so that a call which is made again is the same to the byte.
+type toolPayload struct {
+	ThreadID string         `json:"threadId"`
+	ToolName string         `json:"toolName"`
+	Args     jsontext.Value `json:"args,omitzero"`
+}
+
 func toolSpec(ctx context.Context, find finder, threadID, tool string) (jsontext.Value, error) {
-	return askAboutTool(ctx, find, "tool_spec", map[string]any{"threadId": threadID, "toolName": tool})
+	return askAboutTool(ctx, find, "tool_spec", toolPayload{ThreadID: threadID, ToolName: tool})
 }
 
 // toolCall calls a tool, once more if the connection broke before the answer
 // came.
 func toolCall(ctx context.Context, find finder, threadID, tool string, args jsontext.Value) (jsontext.Value, error) {
-	payload := map[string]any{"threadId": threadID, "toolName": tool, "args": args}
+	payload := toolPayload{threadID, tool, args}
 	for attempt := 1; ; attempt++ {
 		result, err := askAboutTool(ctx, find, "tool_call", payload)
 		if attempt == toolAttempts || !wasNotAnswered(err) {
