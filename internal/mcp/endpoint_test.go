@@ -1,11 +1,14 @@
 package mcp
 
 import (
+	"bytes"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
@@ -152,4 +155,21 @@ type deadlines struct {
 func (d *deadlines) SetWriteDeadline(t time.Time) error {
 	d.write = t
 	return nil
+}
+
+// FuzzMessageID reads any body; what it takes has an id that is JSON of a bounded
+// size, as it is written there.
+func FuzzMessageID(f *testing.F) {
+	for _, body := range []string{hello, `{"id":"x"}`, `{"id":null}`, `[{"id":1}]`, ` {"id" : 1e9 } `, `{"id":1}{"id":2}`, `"id"`} {
+		f.Add([]byte(body))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		id, refusal := messageID(body)
+		if refusal != "" && id != "" {
+			t.Errorf("%q is refused and has the id %q", body, id)
+		}
+		if len(id) > maxRPCIDBytes || id != "" && (!jsontext.Value(id).IsValid() || !bytes.Contains(body, []byte(id))) {
+			t.Errorf("%q has the id %q", body, id)
+		}
+	})
 }

@@ -280,3 +280,29 @@ func BenchmarkChunkToDelta(b *testing.B) {
 		}
 	})
 }
+
+// FuzzDecodeUpdate reads what an agent may tell: only updates of tool calls tell of
+// one, and it is open unless it says that it is over.
+func FuzzDecodeUpdate(f *testing.F) {
+	for _, params := range []string{
+		`{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":"a"}}}`,
+		`{"sessionId":"s","update":{"sessionUpdate":"tool_call","toolCallId":"c","title":"pedelec_paint","status":"pending","rawInput":{"a":1}}}`,
+		`{"sessionId":"s","update":{"sessionUpdate":"tool_call_update","toolCallId":7,"title":null,"rawInput":[1,]}}`,
+	} {
+		f.Add(params)
+	}
+	f.Fuzz(func(t *testing.T, params string) {
+		u, err := decodeUpdate(jsontext.Value(params))
+		if err != nil {
+			return
+		}
+		if u.call != (callUpdate{}) && u.kind != toolUpdate && u.kind != callChange {
+			t.Errorf("%q: a call in %+v", params, u)
+		}
+		begun := &turn{announced: map[string]*announcement{}, news: make(chan struct{})}
+		begun.note(u.call)
+		if u.call.over() == (len(begun.announced) > 0) {
+			t.Errorf("%q: %d calls are open", params, len(begun.announced))
+		}
+	})
+}

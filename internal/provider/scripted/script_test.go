@@ -249,7 +249,7 @@ func BenchmarkStream(b *testing.B) {
 // FuzzParseScript reads any prompt; parsing never panics, and a prompt is a
 // script exactly when its first line is a command.
 func FuzzParseScript(f *testing.F) {
-	for _, s := range []string{"echo x", "stream 3 every 1s of 9", " ; ", "a ; b", "echo\n", "\r\n\r\n", "usage 99999999999999999999"} {
+	for _, s := range []string{"echo x", "stream 3 every 1s of 9", " ; ", "a ; b", "echo\n", "\r\n\r\n", "usage 99999999999999999999", "call a {}", "call-parallel 2 a", contextBegin + `{"tools":[{"name":"a"}]}` + contextEnd} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, prompt string) {
@@ -258,6 +258,7 @@ func FuzzParseScript(f *testing.F) {
 			t.Errorf("%q: %d steps, ok %v", prompt, len(steps), ok)
 		}
 		cutHostBlock(prompt)
+		hostTools(prompt)
 		if got := strings.Join(pieces(prompt), ""); got != prompt {
 			t.Errorf("pieces of %q are %q", prompt, got)
 		}
