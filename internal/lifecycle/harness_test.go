@@ -50,10 +50,12 @@ func startOn(t *testing.T, prepare func(m *memStore), change func(c *Config), f 
 			change(&cfg)
 		}
 		b.Service = New(cfg)
+		defer func() { // also when f has failed, or the bubble could not end
+			if err := b.Close(context.Background()); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		}()
 		f(b)
-		if err := b.Close(context.Background()); err != nil {
-			t.Errorf("Close: %v", err)
-		}
 	})
 }
 

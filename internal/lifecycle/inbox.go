@@ -21,53 +21,71 @@ func cost(f *thread.Frame) int { return frameOverhead + len(f.Text) + len(f.Call
 
 // put adds a frame. doomed is the turn that lost a durable frame, or 0.
 func (b *inbox) put(f thread.Frame) (doomed uint64) {
-	size := cost(&f)
-	if len(b.queue) > 0 && b.bytes+size > maxInboxBytes/2 && b.merge(&f) {
+	if len(b.queue) == 0 {
+		// One frame of any size is taken; it leaves room for small ones behind it.
+		b.add(f, min(cost(&f), maxInboxBytes-inboxReserve))
 		return 0
 	}
-	if len(b.queue) > 0 && b.bytes+size > maxInboxBytes {
-		switch f.Kind {
-		case thread.FrameActivity:
-			return 0
-		case thread.FrameDelta:
-			b.dropped++
-			return 0
-		case thread.FrameMessage, thread.FrameToolCall, thread.FrameUsage:
-			b.dropDeltas()
-			if len(b.queue) > 0 && b.bytes+size > maxInboxBytes {
-				return f.Turn
-			}
-		}
+	size := cost(&f)
+	if f.Kind == thread.FrameDelta && b.merge(&f) {
+		return 0
 	}
-	b.queue = append(b.queue, f)
-	b.bytes += size
+	if b.bytes+size <= maxInboxBytes {
+		b.add(f, size)
+		return 0
+	}
+	switch f.Kind {
+	case thread.FrameActivity:
+		return 0
+	case thread.FrameDelta:
+		b.dropped++
+		return 0
+	case thread.FrameMessage, thread.FrameToolCall, thread.FrameUsage:
+		b.dropDeltas()
+		if len(b.queue) > 0 && b.bytes+size > maxInboxBytes {
+			return f.Turn
+		}
+		size = min(size, maxInboxBytes-inboxReserve)
+	}
+	b.add(f, size)
 	return 0
 }
 
-// dropDeltas makes room by forgetting the deltas that wait.
-func (b *inbox) dropDeltas() {
-	kept := b.queue[:0]
-	for _, f := range b.queue {
-		if f.Kind == thread.FrameDelta {
-			b.bytes -= cost(&f)
-			b.dropped++
-			continue
-		}
-		kept = append(kept, f)
-	}
-	clear(b.queue[len(kept):])
-	b.queue = kept
+func (b *inbox) add(f thread.Frame, size int) {
+	b.queue = append(b.queue, f)
+	b.bytes += size
 }
 
-// merge appends a delta to one that is already last in the queue.
+// merge appends a delta to one that is already last in the queue. Small ones are
+// always put together, so that a provider that is faster than its subscribers
+// costs few events; larger ones only when the inbox is half full.
 func (b *inbox) merge(f *thread.Frame) bool {
 	last := &b.queue[len(b.queue)-1]
-	if f.Kind != thread.FrameDelta || last.Kind != thread.FrameDelta || last.Turn != f.Turn || b.bytes+len(f.Text) > maxInboxBytes {
+	if last.Kind != thread.FrameDelta || last.Turn != f.Turn || b.bytes+len(f.Text) > maxInboxBytes {
+		return false
+	}
+	if len(last.Text) >= mergeBytes && b.bytes+cost(f) <= maxInboxBytes/2 {
 		return false
 	}
 	last.Text += f.Text
 	b.bytes += len(f.Text)
 	return true
+}
+
+// dropDeltas makes room by forgetting the deltas that wait.
+func (b *inbox) dropDeltas() {
+	kept := b.queue[:0]
+	b.bytes = 0
+	for _, f := range b.queue {
+		if f.Kind == thread.FrameDelta {
+			b.dropped++
+			continue
+		}
+		kept = append(kept, f)
+		b.bytes += min(cost(&f), maxInboxBytes-inboxReserve)
+	}
+	clear(b.queue[len(kept):])
+	b.queue = kept
 }
 
 // sink is the way of one provider session into a thread's mailbox.

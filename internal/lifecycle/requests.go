@@ -87,7 +87,7 @@ func (s *Service) operationID(chosen *string) (string, error) {
 	}
 	id := *chosen
 	if strings.TrimSpace(id) == "" {
-		return "", fault.New(fault.InvalidInput, "An operationId must not be blank.").With("operationId", "").With("reason", "the id is blank")
+		return "", fault.New(fault.InvalidInput, "An operationId must not be blank.").With("operationId", id).With("reason", "the id is blank")
 	}
 	if len(id) > thread.MaxOperationIDBytes {
 		return "", fault.Newf(fault.InvalidInput, "An operationId has at most %d bytes; this one has %d.", thread.MaxOperationIDBytes, len(id)).

@@ -20,7 +20,9 @@ func TestATurnIsToldInOrder(t *testing.T) {
 		if got := c.turn().Text; got != "hi" {
 			t.Fatalf("the provider was told %q", got)
 		}
-		c.says(delta("hel"), delta("lo"), message("hello"), thread.Frame{Kind: thread.FrameUsage, Usage: thread.UsageReport{Tokens: 7}}, finished(thread.OutcomeSuccess))
+		c.says(delta("hel"))
+		synctest.Wait()
+		c.says(delta("l"), delta("o"), message("hello"), thread.Frame{Kind: thread.FrameUsage, Usage: thread.UsageReport{Tokens: 7}}, finished(thread.OutcomeSuccess))
 		w.expect(
 			"status_changed running (op)",
 			"provider_session_id_updated (op)",
