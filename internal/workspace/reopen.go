@@ -1,7 +1,6 @@
 package workspace
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -31,13 +30,7 @@ func (m *Manager) Reopen(path string) error {
 		return fmt.Errorf("the workspace cannot be used: %w", err)
 	}
 	defer private.Close()
-	probe := ".write-test-" + rand.Text()
-	f, err := private.OpenFile(probe, os.O_WRONLY|os.O_CREATE|os.O_EXCL, privateFileMode)
-	if err != nil {
-		return fmt.Errorf("the workspace cannot be written: %w", err)
-	}
-	closeErr := f.Close()
-	if err := errors.Join(closeErr, private.Remove(probe)); err != nil {
+	if err := writable(private); err != nil {
 		return fmt.Errorf("the workspace cannot be written: %w", err)
 	}
 	return nil
