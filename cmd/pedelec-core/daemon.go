@@ -41,7 +41,7 @@ const webLimit = time.Second
 
 // Limits of HTTP connections.
 const (
-	headerLimit = 10 * time.Second // for a request's header to arrive
+	headerLimit = 5 * time.Second // for a request's header to arrive, also a WebSocket's
 	idleLimit   = time.Minute      // between two requests
 )
 
@@ -255,6 +255,7 @@ func (d *core) listen(ctx context.Context) error {
 		Settings:   d.settings,
 		Picker:     picker{d.settings},
 		Operator:   d,
+		Origins:    d.store.KV(store.Origins),
 		Assets:     assetRequests{d.transfers},
 		Version:    version,
 		InstanceID: d.instance,
@@ -266,6 +267,7 @@ func (d *core) listen(ctx context.Context) error {
 	}
 	d.short.set("write-timeout", &cfg.WriteTimeout)
 	d.short.set("first-request", &cfg.FirstRequest)
+	d.short.set("approval", &cfg.Approval)
 	if d.server, err = ipc.New(cfg); err != nil {
 		return errors.Join(err, tcp.Close(), web.Close())
 	}

@@ -103,7 +103,7 @@ func BenchmarkDecodePing(b *testing.B) {
 	line := []byte(strings.TrimSuffix(benchPing, "\n"))
 	b.ReportAllocs()
 	for b.Loop() {
-		if req := s.decodeRequest(line); req.refusal != nil {
+		if req := s.decodeRequest(line, proof{}); req.refusal != nil {
 			b.Fatal(req.refusal)
 		}
 	}
@@ -213,7 +213,7 @@ func readAll(b *testing.B, readers []*bufio.Reader, lines int) {
 // bareServer is a server without connections.
 func bareServer(t testing.TB) *Server {
 	settings := &memorySettings{}
-	s, err := New(Config{Threads: newMemoryThreads(), Providers: settings, Settings: settings, Operator: settings, Token: testToken, Version: "1.2.3", InstanceID: "instance"})
+	s, err := New(Config{Threads: newMemoryThreads(), Providers: settings, Settings: settings, Operator: settings, Origins: newMemoryOrigins(), Token: testToken, Version: "1.2.3", InstanceID: "instance"})
 	if err != nil {
 		t.Fatal(err)
 	}

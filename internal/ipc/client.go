@@ -78,7 +78,7 @@ func (c *Client) Subscribe(ctx context.Context, threadID string, afterSeq *uint6
 		return nil, err
 	}
 	var answer Subscribed
-	payload := subscribePayload{ThreadID: &threadID, AfterSeq: afterSeq}
+	payload := subscribePayload{threadPayload{&threadID}, afterSeq}
 	if err := w.roundTrip(ctx, c, "subscribe_thread", payload, &answer); err != nil {
 		w.close()
 		return nil, err

@@ -1,7 +1,6 @@
 package ipc
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -26,13 +25,7 @@ const (
 // one goroutine that exists while there are any; events are written by the pump
 // of its subscriptions.
 type conn struct {
-	server *Server
-	nc     net.Conn
-	out    *outbox
-	subs   *subscriptions
-	ctx    context.Context // ends when nobody can read an answer any more
-	cancel context.CancelFunc
-	tasks  sync.WaitGroup // the goroutines of requests and of the pump
+	link
 
 	mu      sync.Mutex
 	changed sync.Cond // queue, working or ending changed
@@ -57,15 +50,9 @@ var errStopped = errors.New("the connection was told to stop")
 var errLineTooLong = errors.New("a line is longer than allowed")
 
 func (s *Server) newConn(nc net.Conn) *conn {
-	c := &conn{server: s, nc: nc}
+	c := &conn{}
 	c.changed.L = &c.mu
-	c.ctx, c.cancel = context.WithCancel(s.base)
-	c.out = newOutbox(nc, s.config.WriteTimeout, c.writeFailed)
-	c.subs = newSubscriptions(c.out)
-	c.subs.run = c.runPump
-	c.subs.told = s.metrics.told
-	c.subs.open = s.metrics.subscribed
-	c.subs.lost = c.feedLost
+	c.link.open(s, nc, &lineSink{conn: nc, timeout: s.config.WriteTimeout}, c)
 	// Before anybody else knows the connection, so that no later stop is undone.
 	_ = nc.SetReadDeadline(time.Now().Add(s.config.FirstRequest))
 	return c
@@ -78,12 +65,7 @@ func (c *conn) serve() {
 	defer func() { _ = c.nc.Close() }() // whatever mattered was written before
 	defer c.tasks.Wait()
 	defer c.subs.close()
-	defer func() {
-		if p := recover(); p != nil {
-			c.server.panicked(p)
-			c.stop(closeNow)
-		}
-	}()
+	defer c.recover()
 	input, err := c.server.admit(c.nc)
 	if err != nil {
 		c.server.log.Debug().Err(err).Msg("a connection was closed before anything was parsed")
@@ -251,7 +233,7 @@ func cost(line []byte) int { return len(line) + lineOverhead }
 // accept decodes a line. The first valid request lifts the time limit that a
 // new connection is under.
 func (c *conn) accept(line []byte) *request {
-	req := c.server.decodeRequest(line)
+	req := c.server.decodeRequest(line, proof{})
 	if req.refusal != nil || c.served {
 		return req
 	}
@@ -266,27 +248,12 @@ func (c *conn) accept(line []byte) *request {
 
 // perform runs one request and writes its answer.
 func (c *conn) perform(req *request) {
-	call := &call{server: c.server, caller: req.caller, subs: c.subs, to: c}
-	line, code := c.server.answer(c.ctx, req, call, c.buf)
-	call.receipt.begin()
-	err := c.out.answer(line)
-	call.receipt.end(err)
-	if call.answered != nil {
-		call.answered(err == nil && code == "")
-	}
-	c.keepBuffer(line)
+	var code fault.Code
+	c.buf, code = c.link.perform(c.ctx, req, c.buf, nil)
 	if code == fault.MessageTooLarge {
 		c.stop(finishInHand)
 	}
 	c.countForeign(req)
-}
-
-// keepBuffer keeps the buffer of an answer for the next one, unless it is large.
-func (c *conn) keepBuffer(line []byte) {
-	c.buf = line[:0]
-	if cap(line) > keptBuffer {
-		c.buf = nil
-	}
 }
 
 func (c *conn) countForeign(req *request) {
@@ -378,35 +345,4 @@ func (c *conn) closeAfterAnswer(patience time.Duration) {
 		return
 	}
 	_, _ = io.CopyN(io.Discard, c.nc, maxDrainBytes) // however it ends, the connection closes now
-}
-
-// writeFailed is called once, when the client cannot be written to.
-func (c *conn) writeFailed(err error) {
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		c.server.metrics.cut.Inc()
-		c.server.log.Info().Dur("timeout", c.out.timeout).Msg("a client that did not read was cut")
-		if tcp, ok := c.nc.(interface{ SetLinger(sec int) error }); ok {
-			_ = tcp.SetLinger(0) // what it did not read shall not stay in the kernel
-		}
-	}
-	c.stop(closeNow)
-}
-
-// feedLost closes the connection, so that the client subscribes anew and gets a
-// snapshot that holds what it missed.
-func (c *conn) feedLost(threadID string, err error) {
-	c.server.log.Info().Err(err).Str(keyThread, threadID).Msg("a subscription cannot go on; its connection closes")
-	c.stop(finishInHand)
-}
-
-func (c *conn) runPump(pump func()) {
-	c.tasks.Go(func() {
-		defer func() {
-			if p := recover(); p != nil {
-				c.server.panicked(p)
-				c.stop(closeNow)
-			}
-		}()
-		pump()
-	})
 }

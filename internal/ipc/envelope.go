@@ -38,6 +38,22 @@ type request struct {
 	foreign bool         // not a JSON object with a requestId
 }
 
+// threadID returns the thread that a request names, "" for none or when it
+// cannot be understood.
+func (r *request) threadID() string {
+	if named, ok := r.payload.(interface{ thread() string }); ok {
+		return named.thread()
+	}
+	return ""
+}
+
+// proof is what a transport knows for sure of whoever sends its requests. Over
+// TCP that is nothing.
+type proof struct {
+	origin string // of a page, normalised, as its browser states it; "" = no page
+	token  bool   // a native client that has shown the daemon's token
+}
+
 // tokenState tells what the request said about the daemon's token.
 type tokenState uint8
 
@@ -47,9 +63,9 @@ const (
 	tokenWrong
 )
 
-// decodeRequest decodes a line and checks envelope and payload, in the order of
-// the protocol. The result shares no memory with the line.
-func (s *Server) decodeRequest(line []byte) *request {
+// decodeRequest decodes a line or message and checks envelope and payload, in the
+// order of the protocol. The result shares no memory with the line.
+func (s *Server) decodeRequest(line []byte, p proof) *request {
 	var env envelope
 	if err := decodeObject(line, &env); err != nil {
 		id, found := findRequestID(line)
@@ -91,9 +107,9 @@ func (s *Server) decodeRequest(line []byte) *request {
 		return req
 	}
 	req.payload = payload
-	req.token = s.judgeToken(env.AuthToken)
-	req.caller = callerOf(&env, req.token)
-	req.blankOrigin = isBlank(env.CallerOrigin)
+	req.token = s.judgeToken(env.AuthToken, p)
+	req.caller = callerOf(&env, req.token, p)
+	req.blankOrigin = !req.caller.OriginVerified && isBlank(env.CallerOrigin)
 	return req
 }
 

@@ -14,17 +14,17 @@ func TestNestingUpToTheLimit(t *testing.T) {
 	line := func(levels int) string {
 		return `{"requestId":"n","type":"ping","payload":` + strings.Repeat("[", levels-1) + strings.Repeat("]", levels-1) + `}`
 	}
-	if req := s.decodeRequest([]byte(line(MaxNesting))); req.refusal != nil {
+	if req := s.decodeRequest([]byte(line(MaxNesting)), proof{}); req.refusal != nil {
 		t.Errorf("%d levels: %v", MaxNesting, req.refusal)
 	}
 	for _, levels := range []int{MaxNesting + 1, 200, 400_000} {
-		req := s.decodeRequest([]byte(line(levels)))
+		req := s.decodeRequest([]byte(line(levels)), proof{})
 		if req.refusal == nil || req.refusal.Code != fault.IPCUnavailable || req.id != "n" {
 			t.Errorf("%d levels: %+v", levels, req)
 		}
 	}
 	wide := `{"requestId":"w","type":"ping","payload":[` + strings.TrimSuffix(strings.Repeat("[],", 1000), ",") + `,"[[[[{{{\"[["]}`
-	if req := s.decodeRequest([]byte(wide)); req.refusal != nil {
+	if req := s.decodeRequest([]byte(wide), proof{}); req.refusal != nil {
 		t.Errorf("a wide value: %v", req.refusal)
 	}
 }
@@ -38,13 +38,13 @@ func TestFieldsThatAreTooLong(t *testing.T) {
 		"callerOrigin":     {`{"requestId":"i","type":"ping","callerOrigin":"` + strings.Repeat("o", 513) + `"}`, "i"},
 		"callerSdkVersion": {`{"requestId":"i","type":"ping","callerSdkVersion":"` + strings.Repeat("v", 65) + `"}`, "i"},
 	} {
-		req := s.decodeRequest([]byte(c.line))
+		req := s.decodeRequest([]byte(c.line), proof{})
 		if req.refusal == nil || req.refusal.Code != fault.IPCUnavailable || req.id != c.id {
 			t.Errorf("%s: %+v", name, req)
 		}
 	}
 	longest := `{"requestId":"` + strings.Repeat("i", 512) + `","type":"ping","callerOrigin":"` + strings.Repeat("o", 512) + `","callerSdkVersion":"` + strings.Repeat("v", 64) + `"}`
-	if req := s.decodeRequest([]byte(longest)); req.refusal != nil {
+	if req := s.decodeRequest([]byte(longest), proof{}); req.refusal != nil {
 		t.Errorf("the longest allowed: %v", req.refusal)
 	}
 }
@@ -81,7 +81,7 @@ func FuzzRequestLine(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line []byte) {
 		c := &call{server: s, subs: newSubscriptions(nil), to: &conn{}}
 		c.subs.open = func(int) {}
-		req := s.decodeRequest(line)
+		req := s.decodeRequest(line, proof{})
 		c.caller = req.caller
 		out, code := s.answer(t.Context(), req, c, nil)
 		if !strings.HasSuffix(string(out), "\n") || strings.Count(string(out), "\n") != 1 {

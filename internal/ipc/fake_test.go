@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/http/httptest"
 	"slices"
 	"sync"
 	"testing"
@@ -72,6 +73,7 @@ func (m *memoryThreads) enter(ctx context.Context, method string, c thread.Calle
 		panic("told to")
 	}
 	if hold != nil {
+		thread.Placed(ctx)
 		m.entered <- method
 		select {
 		case <-hold:
@@ -407,6 +409,7 @@ type memorySettings struct {
 	statuses     []thread.ProviderStatus
 	shutdowns    int
 	backups      []string
+	allowed      []string
 }
 
 func (m *memorySettings) DefaultProvider() (string, error) { return m.standard, m.settingsErr }
@@ -414,6 +417,18 @@ func (m *memorySettings) DefaultProvider() (string, error) { return m.standard, 
 func (m *memorySettings) Update(_ context.Context, v jsontext.Value) (jsontext.Value, error) {
 	return v.Clone(), m.settingsErr
 }
+func (m *memorySettings) AllowedOrigins() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.allowed)
+}
+
+func (m *memorySettings) allow(origins ...string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.allowed = origins
+}
+
 func (m *memorySettings) RequireToken() bool                              { return m.requireToken }
 func (m *memorySettings) Pick(context.Context) (string, error)            { return m.picked, m.pickErr }
 func (m *memorySettings) List(context.Context) []thread.ProviderStatus    { return m.statuses }
@@ -439,7 +454,9 @@ func (m *memorySettings) Shutdown() {
 type rig struct {
 	threads  *memoryThreads
 	settings *memorySettings
+	origins  *memoryOrigins
 	server   *Server
+	web      *httptest.Server // nil until somebody dials it
 	addr     string
 	log      *syncBuffer
 }
@@ -447,9 +464,9 @@ type rig struct {
 // newRig starts a server on loopback and stops it when the test is over.
 func newRig(t testing.TB, change ...func(*Config)) *rig {
 	t.Helper()
-	r := &rig{threads: newMemoryThreads(), settings: &memorySettings{}, log: &syncBuffer{}}
+	r := &rig{threads: newMemoryThreads(), settings: &memorySettings{}, origins: newMemoryOrigins(), log: &syncBuffer{}}
 	cfg := Config{
-		Threads: r.threads, Providers: r.settings, Settings: r.settings, Picker: r.settings, Operator: r.settings, Assets: memoryAssets{},
+		Threads: r.threads, Providers: r.settings, Settings: r.settings, Picker: r.settings, Operator: r.settings, Origins: r.origins, Assets: memoryAssets{},
 		Version: "1.2.3", InstanceID: "instance", Token: testToken, Log: zerolog.New(r.log),
 	}
 	for _, f := range change {

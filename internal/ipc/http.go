@@ -15,17 +15,22 @@ import (
 //	GET /healthz   200 while the process serves
 //	GET /readyz    200 when it can take work, else 503 with the reason
 //	GET /metrics   Prometheus
+//	GET /v1/ipc    the wire protocol over a WebSocket
 //
-// They ask for no token and tell no ids and no paths. Requests for another Host
-// and those of web pages are refused.
+// The first three ask for no token, tell no ids and no paths, and refuse web
+// pages. A WebSocket is for pages of origins that the user approves, and for
+// native clients with the token. Requests for another Host are refused.
 func (s *Server) HTTPHandler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+	probes := http.NewServeMux()
+	probes.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		writeText(w, http.StatusOK, "ok\n")
 	})
-	mux.HandleFunc("GET /readyz", s.serveReady)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(s.gatherer, promhttp.HandlerOpts{}))
-	return guarded(mux)
+	probes.HandleFunc("GET /readyz", s.serveReady)
+	probes.Handle("GET /metrics", promhttp.HandlerFor(s.gatherer, promhttp.HandlerOpts{}))
+	mux := http.NewServeMux()
+	mux.Handle("/", guarded(loopback.Health, probes))
+	mux.Handle(SocketPath, guarded(loopback.Socket, http.HandlerFunc(s.serveSocket)))
+	return mux
 }
 
 func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) {
@@ -46,16 +51,16 @@ func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) {
 	writeText(w, http.StatusOK, "ok\n")
 }
 
-// guarded applies the rules for HTTP callers, with the port on which the
-// request arrived.
-func guarded(next http.Handler) http.Handler {
+// guarded applies the rules for HTTP callers of a class, with the port on which
+// the request arrived.
+func guarded(class loopback.Class, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 		if !ok {
 			http.Error(w, "This is not served here.", http.StatusMisdirectedRequest)
 			return
 		}
-		loopback.Guard{Port: local.Port}.Protect(loopback.Health, next).ServeHTTP(w, r)
+		loopback.Guard{Port: local.Port}.Protect(class, next).ServeHTTP(w, r)
 	})
 }
 

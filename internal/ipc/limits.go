@@ -22,6 +22,17 @@ const (
 	MaxConnections   = 1024 // TCP connections at once; the next is closed
 	MaxSubscriptions = 64   // a connection
 
+	MaxSockets         = 256 // WebSockets at once
+	MaxSocketsOfOrigin = 64  // of these, of one origin
+	MaxStrangerSockets = 64  // of these, of origins that nobody has approved
+	MaxInFlight        = 32  // requests on a WebSocket that are not answered yet
+	MaxWaitingOrigins  = 64  // origins that wait for a decision at once
+	MaxWaitingOfOrigin = 8   // requests of one origin that wait for it
+	MaxDecidedOrigins  = 1000
+
+	// maxBytesInFlight bounds the messages of the requests in flight on a
+	// WebSocket, so that 32 of the largest size do not stay in memory.
+	maxBytesInFlight = 4 << 20
 	// requestIDWindow is how much of a line that is too long is searched for
 	// its requestId; old clients write it first.
 	requestIDWindow = 512
@@ -41,4 +52,9 @@ const (
 	DefaultFirstRequest = 30 * time.Second       // from accept to the first valid request
 	DefaultDrain        = 5 * time.Second        // reading on before an error close
 	DefaultLinger       = 200 * time.Millisecond // the same at shutdown
+
+	DefaultPing      = 20 * time.Second // between two pings on a WebSocket
+	DefaultPong      = 40 * time.Second // without a sign of life of its client
+	DefaultHandshake = 5 * time.Second  // for the answer to a WebSocket's handshake
+	DefaultApproval  = time.Minute      // for the user to decide about an origin
 )

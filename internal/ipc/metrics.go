@@ -18,6 +18,7 @@ const typeUnknown = "unknown"
 // both from fixed lists; never ids, paths or origins.
 type metrics struct {
 	connections   prometheus.Gauge
+	sockets       prometheus.Gauge
 	refused       prometheus.Counter
 	cut           prometheus.Counter
 	panics        prometheus.Counter
@@ -38,6 +39,7 @@ type routeMetrics struct {
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		connections:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "pedelec_ipc_connections", Help: "Open TCP connections."}),
+		sockets:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "pedelec_ipc_websockets", Help: "Open WebSockets."}),
 		refused:       prometheus.NewCounter(prometheus.CounterOpts{Name: "pedelec_ipc_connections_refused_total", Help: "Connections closed before anything was parsed."}),
 		cut:           prometheus.NewCounter(prometheus.CounterOpts{Name: "pedelec_ipc_cut_clients_total", Help: "Connections closed because the client did not read."}),
 		panics:        prometheus.NewCounter(prometheus.CounterOpts{Name: "pedelec_ipc_panics_total", Help: "Panics that were recovered in connections."}),
@@ -52,7 +54,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		Name: "pedelec_ipc_request_seconds", Help: "From the start of a request to its answer being ready.",
 		Buckets: []float64{.00001, .0001, .001, .005, .025, .1, .5, 2, 10, 30},
 	}, []string{"type"})
-	for _, c := range []prometheus.Collector{m.connections, m.refused, m.cut, m.panics, m.subscriptions, m.events, m.requests, duration} {
+	for _, c := range []prometheus.Collector{m.connections, m.sockets, m.refused, m.cut, m.panics, m.subscriptions, m.events, m.requests, duration} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}

@@ -1,17 +1,21 @@
 package ipc
 
-import (
-	"net"
-	"sync"
-	"time"
-)
+import "sync"
+
+// sink puts lines, which end with LF, on a connection in the way of its
+// transport. One write is under way at a time.
+type sink interface {
+	// write writes lines one after the other, with nothing of ours in between.
+	write(lines [][]byte) error
+	// rest gives back what a quiet connection does not need.
+	rest()
+}
 
 // outbox is the writing side of a connection. Lines are written whole, one
 // writer at a time; an answer that waits goes before the next batch of events.
 type outbox struct {
-	conn    net.Conn
-	timeout time.Duration // of one write
-	failed  func(error)   // called once, when a write did not succeed
+	sink   sink
+	failed func(error) // called once, when a write did not succeed
 
 	mu      sync.Mutex
 	turn    sync.Cond // somebody finished writing
@@ -20,17 +24,18 @@ type outbox struct {
 	waiting int   // all that wait, answers and events
 	err     error // of the write that failed; no other is tried after it
 
-	batch []byte // events gathered for one write; owned by the pump
+	one [1][]byte // the answer that is being written
 }
 
-func newOutbox(conn net.Conn, timeout time.Duration, failed func(error)) *outbox {
-	o := &outbox{conn: conn, timeout: timeout, failed: failed}
+func newOutbox(to sink, failed func(error)) *outbox {
+	o := &outbox{sink: to, failed: failed}
 	o.turn.L = &o.mu
 	return o
 }
 
-// answer writes one answer line, which ends with LF.
-func (o *outbox) answer(line []byte) error {
+// answer writes one answer line. turn is called when it is its turn, before it
+// is written; nil = nobody asks.
+func (o *outbox) answer(line []byte, turn func()) error {
 	o.mu.Lock()
 	o.answers++
 	for o.writing {
@@ -40,11 +45,13 @@ func (o *outbox) answer(line []byte) error {
 	o.writing = true
 	err := o.err
 	o.mu.Unlock()
+	if turn != nil {
+		turn()
+	}
 	if err == nil {
-		err = o.write(func() error {
-			_, err := o.conn.Write(line)
-			return err
-		})
+		o.one[0] = line
+		err = o.sink.write(o.one[:])
+		o.one[0] = nil
 	}
 	o.release(err)
 	return err
@@ -62,10 +69,19 @@ func (o *outbox) events(lines [][]byte, live func() bool) (written bool, err err
 	o.mu.Unlock()
 	if err == nil && live() {
 		written = true
-		err = o.write(func() error { return o.writeLines(lines) })
+		err = o.sink.write(lines)
 	}
 	o.release(err)
 	return written && err == nil, err
+}
+
+// shut makes later writes fail with err at once: nobody is there to read them.
+func (o *outbox) shut(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err == nil {
+		o.err = err
+	}
 }
 
 // wait waits until somebody released the turn; o.mu is held.
@@ -89,40 +105,5 @@ func (o *outbox) release(err error) {
 	o.mu.Unlock()
 	if first {
 		o.failed(err)
-	}
-}
-
-func (o *outbox) write(do func() error) error {
-	if err := o.conn.SetWriteDeadline(time.Now().Add(o.timeout)); err != nil {
-		return err
-	}
-	return do()
-}
-
-// writeLines copies small batches together, since one system call with one
-// buffer is cheaper than one with hundreds; large ones are gathered by the
-// kernel.
-func (o *outbox) writeLines(lines [][]byte) error {
-	size := 0
-	for _, line := range lines {
-		size += len(line)
-	}
-	if size > 2*writeBatchBytes {
-		buffers := net.Buffers(append([][]byte(nil), lines...)) // WriteTo consumes it
-		_, err := buffers.WriteTo(o.conn)
-		return err
-	}
-	o.batch = o.batch[:0]
-	for _, line := range lines {
-		o.batch = append(o.batch, line...)
-	}
-	_, err := o.conn.Write(o.batch)
-	return err
-}
-
-// rest gives back what a quiet connection does not need. The pump calls it.
-func (o *outbox) rest() {
-	if cap(o.batch) > keptBuffer {
-		o.batch = nil
 	}
 }

@@ -41,13 +41,13 @@ func always() bool { return true }
 
 func TestAnAnswerGoesBeforeEventsThatWaitedLonger(t *testing.T) {
 	conn := newSlowConn()
-	o := newOutbox(conn, time.Second, func(error) {})
+	o := newOutbox(&lineSink{conn: conn, timeout: time.Second}, func(error) {})
 	var tasks sync.WaitGroup
 	tasks.Go(func() { _, _ = o.events([][]byte{[]byte("first\n")}, always) })
 	<-conn.begun
 	tasks.Go(func() { _, _ = o.events([][]byte{[]byte("event\n")}, always) })
 	awaitWaiting(o, 1)
-	tasks.Go(func() { _ = o.answer([]byte("answer\n")) })
+	tasks.Go(func() { _ = o.answer([]byte("answer\n"), nil) })
 	awaitWaiting(o, 2)
 	for range 3 {
 		conn.proceed <- nil
@@ -73,7 +73,7 @@ func awaitWaiting(o *outbox, n int) {
 
 func TestAGroupIsOneWrite(t *testing.T) {
 	conn := newSlowConn()
-	o := newOutbox(conn, time.Second, func(error) {})
+	o := newOutbox(&lineSink{conn: conn, timeout: time.Second}, func(error) {})
 	conn.proceed <- nil
 	written, err := o.events([][]byte{[]byte("a\n"), []byte("b\n"), []byte("c\n")}, always)
 	if !written || err != nil || len(conn.writes) != 1 || conn.writes[0] != "a\nb\nc\n" {
@@ -82,7 +82,7 @@ func TestAGroupIsOneWrite(t *testing.T) {
 }
 
 func TestEventsThatNobodyWantsAnyMoreAreNotWritten(t *testing.T) {
-	o := newOutbox(newSlowConn(), time.Second, func(error) {})
+	o := newOutbox(&lineSink{conn: newSlowConn(), timeout: time.Second}, func(error) {})
 	written, err := o.events([][]byte{[]byte("a\n")}, func() bool { return false })
 	if written || err != nil {
 		t.Errorf("%v, %v", written, err)
@@ -92,13 +92,13 @@ func TestEventsThatNobodyWantsAnyMoreAreNotWritten(t *testing.T) {
 func TestAfterAFailedWriteNothingIsWrittenAndItIsReportedOnce(t *testing.T) {
 	conn := newSlowConn()
 	reported := 0
-	o := newOutbox(conn, time.Second, func(error) { reported++ })
+	o := newOutbox(&lineSink{conn: conn, timeout: time.Second}, func(error) { reported++ })
 	broken := errors.New("broken")
 	conn.proceed <- broken
-	if err := o.answer([]byte("a\n")); !errors.Is(err, broken) {
+	if err := o.answer([]byte("a\n"), nil); !errors.Is(err, broken) {
 		t.Errorf("answer: %v", err)
 	}
-	if err := o.answer([]byte("b\n")); !errors.Is(err, broken) {
+	if err := o.answer([]byte("b\n"), nil); !errors.Is(err, broken) {
 		t.Errorf("second answer: %v", err)
 	}
 	if written, err := o.events([][]byte{[]byte("c\n")}, always); written || !errors.Is(err, broken) {

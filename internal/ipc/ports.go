@@ -52,6 +52,18 @@ type Settings interface {
 	Update(ctx context.Context, update jsontext.Value) (jsontext.Value, error)
 	// RequireToken tells whether every request must carry the token.
 	RequireToken() bool
+	// AllowedOrigins returns the web origins whose pages may act without being
+	// asked about.
+	AllowedOrigins() []string
+}
+
+// OriginStore keeps what the user decided about web origins. Errors are
+// *fault.Error with a storage code.
+type OriginStore interface {
+	All() (map[string][]byte, error)
+	// Put and Delete return when the change is durable.
+	Put(origin string, value []byte) error
+	Delete(origin string) error
 }
 
 // Picker asks the user for a folder.

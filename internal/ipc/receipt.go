@@ -10,16 +10,26 @@ import (
 // cleanly; a client that was killed before it read leaves a reset instead. It
 // implements thread.Delivery.
 type receipt struct {
-	c *conn
+	of traffic
 
 	mu      sync.Mutex
 	written bool // or being written
-	lines   int  // received before the answer was written
+	lines   int  // or messages, received before the answer was written
 	tooSoon bool // the client had closed its side before: that says nothing
 }
 
+// traffic is what a receipt sees of a connection.
+type traffic interface {
+	// progress returns how many lines or messages were received, and whether the
+	// client has closed its side cleanly.
+	progress() (received int, hungUp bool)
+	// pending reports whether something of that kind has come that was not
+	// received yet, as far as the system tells.
+	pending() bool
+}
+
 // receipt begins to watch the answer that is written next.
-func (c *conn) receipt() *receipt { return &receipt{c: c} }
+func (c *conn) receipt() *receipt { return &receipt{of: c} }
 
 // begin is called before the answer is written, since the client may show that
 // it has it before the write returns here. A nil receipt watches nothing.
@@ -27,7 +37,7 @@ func (r *receipt) begin() {
 	if r == nil {
 		return
 	}
-	lines, hungUp := r.c.progress()
+	lines, hungUp := r.of.progress()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.written, r.lines, r.tooSoon = true, lines, hungUp
@@ -52,23 +62,26 @@ func (r *receipt) Delivered() bool {
 	if !written || tooSoon {
 		return false
 	}
-	received, hungUp := r.c.progress()
-	return received > lines || hungUp || r.c.peek() != peekedNothing
+	received, hungUp := r.of.progress()
+	return received > lines || hungUp || r.of.pending()
 }
 
-// progress returns how many lines were received, and whether the client has
-// closed its side cleanly.
 func (c *conn) progress() (lines int, hungUp bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.lines, c.hungUp
 }
 
+// gone: over TCP a client that has closed its side may still read.
+func (c *conn) gone() <-chan struct{} { return c.ctx.Done() }
+
 func (c *conn) noteHangUp() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.hungUp = true
 }
+
+func (c *conn) pending() bool { return c.peek() != peekedNothing }
 
 // peeked is what lies in the kernel for a connection's reader, which may not
 // have run yet.

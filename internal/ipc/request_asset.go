@@ -9,7 +9,7 @@ import (
 // uploadPayload is the payload of create_asset_upload. The media type is taken
 // and not used: it follows from a file's name whenever the file is read.
 type uploadPayload struct {
-	ThreadID   *string `json:"threadId"`
+	threadPayload
 	Filename   *string `json:"filename"`
 	SizeBytes  *uint64 `json:"sizeBytes"`
 	MimeType   *string `json:"mimeType"`
@@ -43,8 +43,8 @@ func createAssetUpload(ctx context.Context, c *call, p *uploadPayload, dst []byt
 
 // downloadPayload is the payload of create_asset_download.
 type downloadPayload struct {
-	ThreadID *string `json:"threadId"`
-	Path     *string `json:"path"`
+	threadPayload
+	Path *string `json:"path"`
 }
 
 func (p *downloadPayload) check() error {

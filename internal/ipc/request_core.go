@@ -30,6 +30,7 @@ const workspaceMarker = ".pedelec-workspace.json"
 var pingRoute = &route{
 	name:   "ping",
 	inline: true,
+	open:   true,
 	decode: func(jsontext.Value) (any, error) { return nil, nil },
 	run: func(_ context.Context, c *call, _ any, dst []byte) ([]byte, error) {
 		return append(dst, c.server.pong...), nil

@@ -8,15 +8,8 @@ import (
 
 // operationPayload is the payload of prepare_thread and cancel_operation.
 type operationPayload struct {
-	ThreadID    *string `json:"threadId"`
+	threadPayload
 	OperationID *string `json:"operationId"`
-}
-
-func (p *operationPayload) check() error {
-	if p.ThreadID == nil {
-		return missing("threadId")
-	}
-	return nil
 }
 
 func prepareThread(ctx context.Context, c *call, p *operationPayload, dst []byte) ([]byte, error) {
@@ -38,16 +31,16 @@ func prepareThread(ctx context.Context, c *call, p *operationPayload, dst []byte
 // sendPayload is the payload of send_text. The message may be empty and is not
 // trimmed.
 type sendPayload struct {
-	ThreadID    *string `json:"threadId"`
+	threadPayload
 	Message     *string `json:"message"`
 	OperationID *string `json:"operationId"`
 }
 
 func (p *sendPayload) check() error {
-	if p.ThreadID == nil {
+	switch {
+	case p.ThreadID == nil:
 		return missing("threadId")
-	}
-	if p.Message == nil {
+	case p.Message == nil:
 		return missing("message")
 	}
 	return nil

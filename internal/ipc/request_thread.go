@@ -9,7 +9,8 @@ import (
 	"github.com/pedelec/pedelec-core/internal/thread"
 )
 
-// threadPayload is the payload of requests that only name a thread.
+// threadPayload is the payload of requests that only name a thread, and the
+// part that the payloads of all others to a thread begin with.
 type threadPayload struct {
 	ThreadID *string `json:"threadId"`
 }
@@ -20,6 +21,9 @@ func (p *threadPayload) check() error {
 	}
 	return nil
 }
+
+// thread returns the thread that a payload names, once it was checked.
+func (p *threadPayload) thread() string { return *p.ThreadID }
 
 func threadSnapshot(ctx context.Context, c *call, p *threadPayload, dst []byte) ([]byte, error) {
 	s, err := c.server.threads.Snapshot(ctx, c.caller, *p.ThreadID)
@@ -54,24 +58,23 @@ func deleteThread(ctx context.Context, c *call, p *threadPayload, dst []byte) ([
 
 // subscribePayload is the payload of subscribe_thread.
 type subscribePayload struct {
-	ThreadID *string `json:"threadId"`
+	threadPayload
 	AfterSeq *uint64 `json:"afterSeq"`
-}
-
-func (p *subscribePayload) check() error {
-	if p.ThreadID == nil {
-		return missing("threadId")
-	}
-	return nil
 }
 
 // subscribeThread takes the cut now; the feed starts to flow when the answer
 // was written.
 func subscribeThread(ctx context.Context, c *call, p *subscribePayload, dst []byte) ([]byte, error) {
 	id := *p.ThreadID
-	if !c.subs.hasRoom(id) {
+	if !c.subs.promise(id) {
 		return nil, fault.Newf(fault.Overloaded, "A connection may have %d subscriptions.", MaxSubscriptions).With("threadId", id)
 	}
+	var feed thread.Feed
+	defer func() {
+		if feed == nil { // refused, or a panic
+			c.subs.forgo()
+		}
+	}()
 	feed, err := c.server.threads.Subscribe(ctx, c.caller, id, p.AfterSeq, c.subs.wake)
 	if err != nil {
 		return nil, err
@@ -81,6 +84,7 @@ func subscribeThread(ctx context.Context, c *call, p *subscribePayload, dst []by
 	c.subs.remove(id)
 	c.answered = func(written bool) {
 		if !written {
+			c.subs.forgo()
 			feed.Close()
 			return
 		}
@@ -175,16 +179,9 @@ func clampLimit(limit *uint64) int {
 
 // readPayload is the payload of read_events.
 type readPayload struct {
-	ThreadID *string `json:"threadId"`
+	threadPayload
 	AfterSeq *uint64 `json:"afterSeq"`
 	Limit    *uint64 `json:"limit"`
-}
-
-func (p *readPayload) check() error {
-	if p.ThreadID == nil {
-		return missing("threadId")
-	}
-	return nil
 }
 
 // readEvents answers as many events as fit into one line; nextSeq is where the

@@ -11,7 +11,7 @@ import (
 // toolCallPayload is the payload of tool_call. Args may be any JSON here; that
 // they are an object is a rule of tools.
 type toolCallPayload struct {
-	ThreadID *string        `json:"threadId"`
+	threadPayload
 	ToolName *string        `json:"toolName"`
 	Args     jsontext.Value `json:"args"`
 }
@@ -42,7 +42,7 @@ func callTool(ctx context.Context, c *call, p *toolCallPayload, dst []byte) ([]b
 
 // toolSpecPayload is the payload of tool_spec.
 type toolSpecPayload struct {
-	ThreadID *string `json:"threadId"`
+	threadPayload
 	ToolName *string `json:"toolName"`
 }
 
@@ -72,7 +72,7 @@ func toolSpec(ctx context.Context, c *call, p *toolSpecPayload, dst []byte) ([]b
 // resultPayload is the payload of submit_tool_result. A result that is missing,
 // as that of a handler which returns nothing, is null.
 type resultPayload struct {
-	ThreadID  *string        `json:"threadId"`
+	threadPayload
 	RequestID *string        `json:"requestId"`
 	Result    jsontext.Value `json:"result"`
 }

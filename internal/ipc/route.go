@@ -34,6 +34,9 @@ type recipient interface {
 	// receipt begins to watch whether an answer that is still to be written
 	// arrives.
 	receipt() *receipt
+	// gone is closed when the other side has left, although requests of its may
+	// still run. A request that waits for a person has no reason to then.
+	gone() <-chan struct{}
 }
 
 // access says who may send a request.
@@ -44,6 +47,7 @@ const (
 	forOperator               // the user's own tools: token, no origin
 	forLister                 // token, or an origin that a handshake verified
 	forPage                   // somebody who states an origin
+	forBrowser                // somebody whose origin a handshake verified
 )
 
 // route is one request type: how it is decoded, who may send it, what it does.
@@ -51,6 +55,8 @@ type route struct {
 	name   string
 	access access
 	inline bool // never waits; may run on the connection's reader
+	open   bool // also for pages of an origin that nobody has approved
+	large  bool // the answer may be as large as a message can be
 
 	// decode checks the payload's shape and returns what run needs. Its error
 	// is a sentence for the client.
@@ -109,8 +115,8 @@ var routes = index(
 	handle("end_thread", forAnyone, endThread),
 	handle("resume_thread", forAnyone, resumeThread),
 	handle("delete_thread", forAnyone, deleteThread),
-	handle("list_threads", forLister, listThreads),
-	handle("read_events", forAnyone, readEvents),
+	large(handle("list_threads", forLister, listThreads)),
+	large(handle("read_events", forAnyone, readEvents)),
 
 	handle("prepare_thread", forAnyone, prepareThread),
 	handle("send_text", forAnyone, sendText),
@@ -122,14 +128,24 @@ var routes = index(
 
 	handle("create_asset_upload", forAnyone, createAssetUpload),
 	handle("create_asset_download", forAnyone, createAssetDownload),
-	handle("list_assets", forAnyone, listAssets),
+	large(handle("list_assets", forAnyone, listAssets)),
 
 	handle("update_settings", forOperator, updateSettings),
 	handleBare("refresh_providers", forOperator, refreshProviders),
 	handleBare("list_runtimes", forOperator, listRuntimes),
 	handle("backup", forOperator, backup),
 	handleBare("shutdown", forOperator, shutdown),
+
+	requestApprovalRoute,
+	large(handleBare("list_origins", forOperator, listOrigins)),
+	handle("decide_origin", forOperator, decideOrigin),
 )
+
+// large marks a route whose answer may be as large as a message can be.
+func large(r *route) *route {
+	r.large = true
+	return r
+}
 
 func index(list ...*route) map[string]*route {
 	m := make(map[string]*route, len(list))
@@ -226,6 +242,9 @@ func (s *Server) authorise(req *request) *fault.Error {
 	if !caller.Token && s.settings.RequireToken() {
 		return unauthorised("This daemon demands its token with every request.")
 	}
+	if caller.OriginVerified && !req.route.open && !s.origins.approved(caller.Origin) {
+		return fault.New(fault.OriginNotApproved, "").With("origin", caller.Origin)
+	}
 	switch req.route.access {
 	case forOperator:
 		if !caller.Operator() {
@@ -239,28 +258,40 @@ func (s *Server) authorise(req *request) *fault.Error {
 		if !caller.OriginStated || req.blankOrigin {
 			return unauthorised("This request needs a callerOrigin.")
 		}
+	case forBrowser:
+		if !caller.OriginVerified {
+			return unauthorised("Only a web page asks for this, over a WebSocket.")
+		}
 	}
 	return nil
 }
 
 func unauthorised(why string) *fault.Error { return fault.New(fault.IPCUnauthorized, why) }
 
-// judgeToken compares the token of a request in constant time.
-func (s *Server) judgeToken(given *string) tokenState {
-	if given == nil {
+// judgeToken compares the token of a request in constant time. A page's counts
+// for nothing: pages are let in by their origin.
+func (s *Server) judgeToken(given *string, p proof) tokenState {
+	switch {
+	case p.origin != "":
 		return tokenAbsent
-	}
-	if loopback.TokenEqual(*given, s.token) {
+	case given == nil && p.token:
+		return tokenValid
+	case given == nil:
+		return tokenAbsent
+	case loopback.TokenEqual(*given, s.token):
 		return tokenValid
 	}
 	return tokenWrong
 }
 
-// callerOf says who sends a request over TCP, where an origin is stated, never
-// verified.
-func callerOf(env *envelope, token tokenState) thread.Caller {
+// callerOf says who sends a request. An origin that a handshake proved takes the
+// place of one that is only stated.
+func callerOf(env *envelope, token tokenState, p proof) thread.Caller {
 	caller := thread.Caller{Token: token == tokenValid}
-	if env.CallerOrigin != nil {
+	switch {
+	case p.origin != "":
+		caller.Origin, caller.OriginStated, caller.OriginVerified = p.origin, true, true
+	case env.CallerOrigin != nil:
 		caller.OriginStated = true
 		caller.Origin, _ = loopback.NormalizeOrigin(*env.CallerOrigin)
 	}

@@ -29,16 +29,18 @@ const forceGrace = time.Second
 const (
 	keyThread  = "thread"
 	keyRequest = "request"
+	keyOrigin  = "origin"
 )
 
-// Config is what a [Server] is made of. Threads, Providers, Settings, Operator
-// and Token are needed; Picker and Assets may be nil.
+// Config is what a [Server] is made of. Threads, Providers, Settings, Operator,
+// Origins and Token are needed; Picker and Assets may be nil.
 type Config struct {
 	Threads   Threads
 	Providers Providers
 	Settings  Settings
 	Picker    Picker // nil: pick_workspace_folder fails
 	Operator  Operator
+	Origins   OriginStore
 	Assets    Assets // nil: files cannot be moved
 
 	Version    string // of the release, such as 1.2.3
@@ -61,8 +63,13 @@ type Config struct {
 	FirstRequest time.Duration // see [DefaultFirstRequest]
 	Drain        time.Duration // see [DefaultDrain]
 	Linger       time.Duration // see [DefaultLinger]
-	// MaxConnections is the number of TCP connections; 0 = [MaxConnections].
-	MaxConnections int
+	Ping         time.Duration // see [DefaultPing]
+	Pong         time.Duration // see [DefaultPong]
+	Handshake    time.Duration // see [DefaultHandshake]
+	Approval     time.Duration // see [DefaultApproval]
+	// Numbers of connections; 0 = the constant of the same name.
+	MaxConnections int // TCP
+	MaxSockets     int // WebSockets
 }
 
 // Server serves the wire protocol.
@@ -73,6 +80,7 @@ type Server struct {
 	picker    Picker
 	operator  Operator
 	assets    Assets
+	origins   *origins
 	peers     loopback.PeerCheck
 	token     string
 	pong      []byte // the encoded result of ping
@@ -90,6 +98,7 @@ type Server struct {
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
 	conns     map[*conn]struct{}
+	sockets   sockets
 }
 
 // ErrServerClosed is what [Server.ServeTCP] returns after [Server.Shutdown].
@@ -97,8 +106,8 @@ var ErrServerClosed = errors.New("ipc: server closed")
 
 // New returns a server that listens nowhere yet.
 func New(cfg Config) (*Server, error) {
-	if cfg.Threads == nil || cfg.Providers == nil || cfg.Settings == nil || cfg.Operator == nil || cfg.Token == "" {
-		return nil, errors.New("ipc: Threads, Providers, Settings, Operator and Token are needed")
+	if cfg.Threads == nil || cfg.Providers == nil || cfg.Settings == nil || cfg.Operator == nil || cfg.Origins == nil || cfg.Token == "" {
+		return nil, errors.New("ipc: Threads, Providers, Settings, Operator, Origins and Token are needed")
 	}
 	own := prometheus.NewRegistry()
 	if cfg.Registerer == nil {
@@ -114,7 +123,12 @@ func New(cfg Config) (*Server, error) {
 	cfg.FirstRequest = orDefault(cfg.FirstRequest, DefaultFirstRequest)
 	cfg.Drain = orDefault(cfg.Drain, DefaultDrain)
 	cfg.Linger = orDefault(cfg.Linger, DefaultLinger)
+	cfg.Ping = orDefault(cfg.Ping, DefaultPing)
+	cfg.Pong = orDefault(cfg.Pong, DefaultPong)
+	cfg.Handshake = orDefault(cfg.Handshake, DefaultHandshake)
+	cfg.Approval = orDefault(cfg.Approval, DefaultApproval)
 	cfg.MaxConnections = orDefault(cfg.MaxConnections, MaxConnections)
+	cfg.MaxSockets = orDefault(cfg.MaxSockets, MaxSockets)
 	m, err := newMetrics(cfg.Registerer)
 	if err != nil {
 		return nil, fmt.Errorf("ipc: register metrics: %w", err)
@@ -137,6 +151,7 @@ func New(cfg Config) (*Server, error) {
 		picker:    cfg.Picker,
 		operator:  cfg.Operator,
 		assets:    cfg.Assets,
+		origins:   openOrigins(cfg.Origins, cfg.Settings.AllowedOrigins, cfg.Log, cfg.Approval),
 		peers:     cfg.Peers,
 		token:     cfg.Token,
 		pong:      pong,
@@ -147,6 +162,7 @@ func New(cfg Config) (*Server, error) {
 		config:    cfg,
 		listeners: map[net.Listener]struct{}{},
 		conns:     map[*conn]struct{}{},
+		sockets:   sockets{open: map[*socket]struct{}{}, byOrigin: map[string]int{}},
 	}
 	s.base, s.force = context.WithCancel(context.Background())
 	return s, nil
@@ -254,6 +270,7 @@ func (s *Server) start(nc net.Conn) {
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.leaving.Store(true)
+	s.origins.close()
 	for l := range s.listeners {
 		_ = l.Close() // its accept loop ends in any case
 	}
@@ -284,8 +301,11 @@ func (s *Server) Shutdown(ctx context.Context) error {
 
 func (s *Server) stopAll(how ending) {
 	s.mu.Lock()
-	all := make([]*conn, 0, len(s.conns))
+	all := make([]side, 0, len(s.conns)+len(s.sockets.open))
 	for c := range s.conns {
+		all = append(all, c)
+	}
+	for c := range s.sockets.open {
 		all = append(all, c)
 	}
 	s.mu.Unlock()

@@ -21,6 +21,7 @@ type subscriptions struct {
 
 	mu       sync.Mutex
 	feeds    []*subscription
+	promised int // feeds that are not there yet
 	started  bool
 	closed   bool
 	flushing bool // write what is ready, then stop
@@ -42,17 +43,37 @@ func newSubscriptions(out *outbox) *subscriptions {
 	}
 }
 
-// hasRoom reports whether a feed of this thread may be added.
-func (s *subscriptions) hasRoom(threadID string) bool {
+// promise keeps room for a feed of a thread, if there is any. It is followed by
+// add or by forgo.
+func (s *subscriptions) promise(threadID string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.feeds) < MaxSubscriptions || s.find(threadID) >= 0
+	if len(s.feeds)+s.promised >= MaxSubscriptions && s.find(threadID) < 0 {
+		return false
+	}
+	s.promised++
+	return true
 }
 
-// add makes a feed flow. On a connection whose subscriptions have ended it is
-// closed at once.
+// any reports whether there is a subscription.
+func (s *subscriptions) any() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.feeds) > 0
+}
+
+// forgo gives back the room that was promised to a feed.
+func (s *subscriptions) forgo() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.promised--
+}
+
+// add makes a feed flow for which room was promised. On a connection whose
+// subscriptions have ended it is closed at once.
 func (s *subscriptions) add(threadID string, feed thread.Feed) {
 	s.mu.Lock()
+	s.promised--
 	if s.closed {
 		s.mu.Unlock()
 		feed.Close()
@@ -164,7 +185,7 @@ func (s *subscriptions) pump() {
 		if s.isFlushing() {
 			return
 		}
-		s.out.rest()
+		s.out.sink.rest()
 	}
 }
 

@@ -3,6 +3,7 @@ package ipc
 import (
 	"io"
 	"net"
+	"time"
 
 	"github.com/pedelec/pedelec-core/internal/loopback"
 )
@@ -21,4 +22,45 @@ func (s *Server) admit(nc net.Conn) (io.Reader, error) {
 		return nil, err
 	}
 	return input, nil
+}
+
+// lineSink writes lines as they are.
+type lineSink struct {
+	conn    net.Conn
+	timeout time.Duration // of one write
+	batch   []byte        // lines gathered for one write
+}
+
+// write copies small batches together, since one system call with one buffer is
+// cheaper than one with hundreds; large ones are gathered by the kernel.
+func (s *lineSink) write(lines [][]byte) error {
+	if err := s.conn.SetWriteDeadline(time.Now().Add(s.timeout)); err != nil {
+		return err
+	}
+	if len(lines) == 1 {
+		_, err := s.conn.Write(lines[0])
+		return err
+	}
+	size := 0
+	for _, line := range lines {
+		size += len(line)
+	}
+	if size > 2*writeBatchBytes {
+		buffers := net.Buffers(append([][]byte(nil), lines...)) // WriteTo consumes it
+		_, err := buffers.WriteTo(s.conn)
+		return err
+	}
+	s.batch = s.batch[:0]
+	for _, line := range lines {
+		s.batch = append(s.batch, line...)
+	}
+	_, err := s.conn.Write(s.batch)
+	return err
+}
+
+// rest is called by the pump, between two writes of its own.
+func (s *lineSink) rest() {
+	if cap(s.batch) > keptBuffer {
+		s.batch = nil
+	}
 }

@@ -246,3 +246,20 @@ type Asset struct {
 	SizeBytes  int64  `json:"sizeBytes"`
 	ModifiedAt int64  `json:"modifiedAt"`
 }
+
+// OriginList is the result of list_origins.
+type OriginList struct {
+	Origins []OriginInfo `json:"origins"`
+}
+
+// OriginInfo is a web origin that is decided about, waits for a decision, or is
+// connected. Decision is approved, rejected or undecided; DecidedAt is nil when
+// the user did not decide.
+type OriginInfo struct {
+	Origin      string     `json:"origin"`
+	Decision    string     `json:"decision"`
+	DecidedAt   *time.Time `json:"decidedAt,omitzero"`
+	BySettings  bool       `json:"bySettings,omitzero"` // allowedOrigins approves it
+	Waiting     int        `json:"waiting"`             // requests for an approval
+	Connections int        `json:"connections"`
+}

@@ -89,6 +89,10 @@ func (f *File) DefaultProvider() (string, error) {
 // RequireToken tells whether every request must carry the daemon's token.
 func (f *File) RequireToken() bool { return f.Current().RequireToken }
 
+// AllowedOrigins returns the web origins whose pages may act without being asked
+// about, as the file spells them.
+func (f *File) AllowedOrigins() []string { return f.Current().AllowedOrigins }
+
 // EffortArgs is [Settings.EffortArgs] of the settings in force.
 func (f *File) EffortArgs(code, level string) ([]string, error) {
 	return f.Current().EffortArgs(code, level)

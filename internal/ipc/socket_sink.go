@@ -1,0 +1,95 @@
+package ipc
+
+import (
+	"net"
+	"sync"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+// messageSink writes each line as a text message, without its LF.
+type messageSink struct {
+	ws      *websocket.Conn
+	gather  *gatherer
+	timeout time.Duration // of one write
+}
+
+// write sends several messages with as few system calls as fit. Only control
+// frames can come between them.
+func (s *messageSink) write(lines [][]byte) error {
+	if err := s.ws.SetWriteDeadline(time.Now().Add(s.timeout)); err != nil {
+		return err
+	}
+	if len(lines) == 1 {
+		return s.message(lines[0])
+	}
+	s.gather.begin()
+	for _, line := range lines {
+		if err := s.message(line); err != nil {
+			return err
+		}
+	}
+	return s.gather.end()
+}
+
+func (s *messageSink) message(line []byte) error {
+	return s.ws.WriteMessage(websocket.TextMessage, line[:len(line)-1])
+}
+
+func (s *messageSink) rest() { s.gather.rest() }
+
+// gatherer is a connection that can hold back what is written, so that frames of
+// many small messages go out together.
+type gatherer struct {
+	net.Conn
+
+	mu      sync.Mutex
+	holding bool
+	held    []byte
+}
+
+// Write writes, or holds back up to about [writeBatchBytes].
+func (g *gatherer) Write(p []byte) (int, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.holding {
+		return g.Conn.Write(p)
+	}
+	g.held = append(g.held, p...)
+	if len(g.held) < writeBatchBytes {
+		return len(p), nil
+	}
+	return len(p), g.flush()
+}
+
+// begin holds back what is written from now on.
+func (g *gatherer) begin() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.holding = true
+}
+
+// end writes what was held back.
+func (g *gatherer) end() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.holding = false
+	return g.flush()
+}
+
+// flush writes what is held; g.mu is held.
+func (g *gatherer) flush() error {
+	_, err := g.Conn.Write(g.held)
+	g.held = g.held[:0]
+	return err
+}
+
+// rest gives a large buffer back.
+func (g *gatherer) rest() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if cap(g.held) > keptBuffer && !g.holding {
+		g.held = nil
+	}
+}
