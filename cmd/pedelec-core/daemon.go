@@ -42,7 +42,7 @@ const webLimit = time.Second
 // Limits of HTTP connections.
 const (
 	headerLimit = 5 * time.Second // for a request's header to arrive, also a WebSocket's
-	idleLimit   = time.Minute      // between two requests
+	idleLimit   = time.Minute     // between two requests
 )
 
 // core is the running daemon: every part, in the order in which it is opened.
