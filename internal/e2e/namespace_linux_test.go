@@ -17,7 +17,7 @@ const insideEnv = "PEDELEC_E2E_OFFLINE"
 
 // enterNamespace runs the tests again in a network namespace in which there is
 // nothing but loopback, when real agents are to be driven and root allows it. It
-// returns true in the process that only waited. The agent is installed before,
+// returns true in the process that only waited. The agents are installed before,
 // since that needs the network.
 func enterNamespace() bool {
 	if os.Getenv(insideEnv) != "" {
@@ -30,8 +30,14 @@ func enterNamespace() bool {
 	if !*realAgents {
 		return false
 	}
-	if _, err := installOpenCode(); err != nil {
-		return false // the tests say so and skip
+	found := false
+	for _, install := range []func() (string, error){installOpenCode, realCodex.install, realClaude.install} {
+		if _, err := install(); err == nil { // the tests of others say so and skip
+			found = true
+		}
+	}
+	if !found {
+		return false
 	}
 	if os.Geteuid() != 0 {
 		fmt.Fprintln(os.Stderr, "e2e: not root, so the agent is not cut off the network")

@@ -50,7 +50,8 @@ func readMessages(body jsontext.Value) (*Request, error) {
 	return r, nil
 }
 
-// blocks splits a message: results of tools are blocks of the user's messages.
+// blocks splits a message: results of tools are blocks of the user's messages, and
+// a text that was never answered stands in one message with the next.
 func blocks(role string, content jsontext.Value) ([]Message, error) {
 	if content.Kind() != '[' {
 		text, err := contentText(content)
@@ -64,21 +65,17 @@ func blocks(role string, content jsontext.Value) ([]Message, error) {
 	if err := json.Unmarshal(content, &parts); err != nil {
 		return nil, err
 	}
-	var texts []string
-	var results []Message
+	var all []Message
 	for _, p := range parts {
 		switch {
 		case p.Type == "tool_result":
-			results = append(results, Message{Role: "tool", Text: string(p.Content)})
+			all = append(all, Message{Role: "tool", Text: string(p.Content)})
 		case strings.HasPrefix(strings.TrimSpace(p.Text), "<system-reminder>"): // the agent's own words
 		case p.Text != "":
-			texts = append(texts, p.Text)
+			all = append(all, Message{Role: role, Text: p.Text})
 		}
 	}
-	if len(results) > 0 {
-		return results, nil
-	}
-	return []Message{{Role: role, Text: strings.Join(texts, "\n")}}, nil
+	return all, nil
 }
 
 func (s *Server) serveMessages(w http.ResponseWriter, hr *http.Request) {
