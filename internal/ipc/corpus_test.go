@@ -2,6 +2,8 @@ package ipc
 
 import (
 	"bytes"
+	"cmp"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,6 +20,10 @@ import (
 // shows, sends the lines of "in" one after the other, and compares the answers
 // with "out". A line in Go quotes stands for the bytes that it denotes; $TOKEN
 // for the daemon's token. "setup" sets up the server, one word a line.
+//
+// Over a WebSocket the same requests come from a native client, who has shown the
+// token in its handshake. Where the answers differ for that reason or because the
+// transport refuses what is no text, they stand in "out over websocket".
 func TestWireCorpus(t *testing.T) {
 	files, err := filepath.Glob("testdata/wire/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -28,49 +34,91 @@ func TestWireCorpus(t *testing.T) {
 	}
 }
 
+// Sections of a file with the answers.
+const (
+	outSection    = "out"
+	outWebSection = "out over websocket"
+)
+
 func runCorpusFile(t *testing.T, path string) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	archive := txtar.Parse(bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")))
-	section := func(name string) []string {
+	section := func(name string) string {
 		for _, f := range archive.Files {
 			if f.Name == name {
-				return strings.Split(strings.TrimSuffix(string(f.Data), "\n"), "\n")
+				return string(f.Data)
 			}
 		}
-		return nil
+		return ""
 	}
-	r := newRig(t)
-	for _, word := range section("setup") {
-		setUp(t, r, word)
-	}
-	p := r.dial(t)
-	var out bytes.Buffer
-	for _, line := range section("in") {
-		p.send(unquoteLine(t, line))
-		answer, err := p.read()
-		if err != nil {
-			out.WriteString("(closed)\n")
-			break
+	play := func(transport func(*testing.T, *rig) func(line string) string) string {
+		r := newRig(t)
+		for word := range strings.FieldsSeq(section("setup")) {
+			setUp(t, r, word)
 		}
-		out.WriteString(normalise(answer) + "\n")
+		exchange := transport(t, r)
+		var out strings.Builder
+		for line := range strings.Lines(section("in")) {
+			answer := exchange(unquoteLine(t, strings.TrimSuffix(line, "\n")))
+			out.WriteString(normalise(answer) + "\n")
+			if answer == closedTCP {
+				break
+			}
+		}
+		return out.String()
 	}
+	lines, messages := play(overTCP), play(overWebSocket)
 	if *update {
 		replaced := txtar.Archive{Comment: archive.Comment}
 		for _, f := range archive.Files {
-			if f.Name != "out" {
+			if f.Name != outSection && f.Name != outWebSection {
 				replaced.Files = append(replaced.Files, f)
 			}
 		}
-		replaced.Files = append(replaced.Files, txtar.File{Name: "out", Data: out.Bytes()})
+		replaced.Files = append(replaced.Files, txtar.File{Name: outSection, Data: []byte(lines)})
+		if messages != lines {
+			replaced.Files = append(replaced.Files, txtar.File{Name: outWebSection, Data: []byte(messages)})
+		}
 		compareGolden(t, path, txtar.Format(&replaced))
 		return
 	}
-	want := strings.Join(section("out"), "\n") + "\n"
-	if want != out.String() {
-		t.Errorf("%s%s", archive.Comment, lineDiff(want, out.String()))
+	if want := section(outSection); want != lines {
+		t.Errorf("%s%s", archive.Comment, lineDiff(want, lines))
+	}
+	if want := cmp.Or(section(outWebSection), section(outSection)); want != messages {
+		t.Errorf("over a WebSocket: %s%s", archive.Comment, lineDiff(want, messages))
+	}
+}
+
+// closedTCP stands for the end of a TCP connection.
+const closedTCP = "(closed)"
+
+func overTCP(t *testing.T, r *rig) func(string) string {
+	p := r.dial(t)
+	return func(line string) string {
+		p.send(line)
+		answer, err := p.read()
+		if err != nil {
+			return closedTCP
+		}
+		return answer
+	}
+}
+
+// overWebSocket goes on with a fresh connection after a close.
+func overWebSocket(t *testing.T, r *rig) func(string) string {
+	p := r.dialWeb(t, native())
+	return func(line string) string {
+		p.send(line)
+		answer, err := p.read()
+		if err != nil {
+			p = r.dialWeb(t, native())
+			return fmt.Sprintf("(closed %d)", closeCode(err))
+		}
+		return answer
 	}
 }
 
@@ -113,9 +161,16 @@ func unquoteLine(t *testing.T, line string) string {
 	return s
 }
 
-var processID = regexp.MustCompile(`"processId":\d+`)
+// What differs from run to run, and what it is shown as.
+var (
+	processID = regexp.MustCompile(`"processId":\d+`)
+	decidedAt = regexp.MustCompile(`"decidedAt":"[^"]+Z"`)
+)
 
-func normalise(line string) string { return processID.ReplaceAllString(line, `"processId":1`) }
+func normalise(line string) string {
+	line = processID.ReplaceAllString(line, `"processId":1`)
+	return decidedAt.ReplaceAllString(line, `"decidedAt":"now"`)
+}
 
 func lineDiff(want, got string) string {
 	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
