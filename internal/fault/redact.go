@@ -16,10 +16,11 @@ const Redacted = "[redacted]"
 const minSecret = 8
 
 // secretShapes match secrets by their look: bearer headers, key-value pairs of
-// well-known names, and vendor API keys.
+// well-known names, vendor API keys, and the secrets of our own tool servers,
+// which are too many to be kept by value.
 var secretShapes = regexp.MustCompile(`(?i)(bearer\s+)[A-Za-z0-9._~+/=-]{8,}` +
 	`|((?:api[_-]?key|token|password|secret)["']?\s*[:=]\s*["']?)[^\s"',;]{8,}` +
-	`|()\b(?:sk|pk|rk)-[A-Za-z0-9_-]{16,}`)
+	`|()\b(?:sk|pk|rk|pdl)-[A-Za-z0-9_-]{16,}`)
 
 // A Redactor replaces secrets in text that leaves the daemon: logs, error
 // details, stderr tails. The zero value knows no particular secret and replaces

@@ -23,6 +23,10 @@ import (
 // peer sends under this name is overwritten.
 const requestHeader = "Pedelec-Request"
 
+// secretPrefix lets the redactor know a secret by its look: an agent may repeat
+// what it was told in an error.
+const secretPrefix = "pdl-"
+
 // endpoint is one thread's address.
 type endpoint struct {
 	m        *Manager
@@ -50,7 +54,7 @@ type request struct {
 }
 
 func newEndpoint(m *Manager, threadID string, skills tool.Skills) *endpoint {
-	e := &endpoint{m: m, threadID: threadID, secret: loopback.NewToken(), requests: map[string]request{}}
+	e := &endpoint{m: m, threadID: threadID, secret: secretPrefix + loopback.NewToken(), requests: map[string]request{}}
 	e.open, e.void = context.WithCancel(context.Background())
 	e.server = newServer(skills, e.call)
 	e.handler = sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return e.server }, &sdk.StreamableHTTPOptions{

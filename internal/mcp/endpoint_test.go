@@ -22,7 +22,7 @@ func TestWhoMayComeIn(t *testing.T) {
 	_, void := s.openThread("t4")
 	again, _ := s.openThread("t4")
 	host := strings.TrimPrefix(s.server.URL, "http://")
-	if secret == other || len(secret) != 64 {
+	if secret == other || len(secret) != len(secretPrefix)+64 {
 		t.Fatalf("secrets %q and %q", secret, other)
 	}
 	tests := []struct {
