@@ -28,6 +28,8 @@ func help(args []string) int {
 		return echoServer()
 	case "lines":
 		return stampedLines(args[1:])
+	case "overhear":
+		return overhear(args[1:])
 	}
 	fmt.Fprintf(os.Stderr, "there is no helper %q\n", args[0])
 	return 2
