@@ -24,7 +24,10 @@ func newMemoryOrigins() *memoryOrigins { return &memoryOrigins{values: map[strin
 func (m *memoryOrigins) All() (map[string][]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return maps.Clone(m.values), m.fail
+	if m.fail != nil {
+		return nil, m.fail
+	}
+	return maps.Clone(m.values), nil
 }
 
 func (m *memoryOrigins) Put(origin string, value []byte) error {
@@ -51,6 +54,31 @@ type webPeer struct {
 	ws *websocket.Conn
 }
 
+// client is a peer over either transport.
+type client interface {
+	send(requests ...string)
+	line() string
+	// halfClose says that nothing more will be sent, where that can be said.
+	halfClose()
+	// ended fails the test unless the server has closed the connection without
+	// another word.
+	ended()
+}
+
+// onBoth runs a test once over each transport.
+func onBoth(t *testing.T, test func(*testing.T, *rig)) {
+	t.Run("TCP", func(t *testing.T) {
+		r := newRig(t)
+		r.connect = func(t testing.TB) client { return r.dial(t) }
+		test(t, r)
+	})
+	t.Run("WebSocket", func(t *testing.T) {
+		r := newRig(t)
+		r.connect = func(t testing.TB) client { return r.dialWeb(t, native()) }
+		test(t, r)
+	})
+}
+
 // native is the header of a client that is no page.
 func native() http.Header { return http.Header{"Authorization": {"Bearer " + testToken}} }
 
@@ -62,7 +90,7 @@ func (r *rig) tryWeb(t testing.TB, header http.Header) (*webPeer, int) {
 	t.Helper()
 	if r.web == nil {
 		r.web = httptest.NewServer(r.server.HTTPHandler())
-		t.Cleanup(r.web.Close)
+		r.t.Cleanup(r.web.Close) // a subtest may be the first to ask
 	}
 	dialer := websocket.Dialer{HandshakeTimeout: 20 * time.Second, Subprotocols: []string{Subprotocol}, EnableCompression: true}
 	ws, res, err := dialer.Dial("ws"+strings.TrimPrefix(r.web.URL, "http")+SocketPath, header)
@@ -124,6 +152,10 @@ func (p *webPeer) read() (string, error) {
 	}
 	return string(m), err
 }
+
+func (p *webPeer) halfClose() {}
+
+func (p *webPeer) ended() { p.t.Helper(); p.closed() }
 
 // closed returns the code with which the server closes the connection, failing
 // the test when something else comes first.

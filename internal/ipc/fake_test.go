@@ -410,6 +410,7 @@ type memorySettings struct {
 	shutdowns    int
 	backups      []string
 	allowed      []string
+	pickHold     chan struct{} // Pick waits until it is closed; nil = it does not
 }
 
 func (m *memorySettings) DefaultProvider() (string, error) { return m.standard, m.settingsErr }
@@ -429,8 +430,18 @@ func (m *memorySettings) allow(origins ...string) {
 	m.allowed = origins
 }
 
-func (m *memorySettings) RequireToken() bool                              { return m.requireToken }
-func (m *memorySettings) Pick(context.Context) (string, error)            { return m.picked, m.pickErr }
+func (m *memorySettings) RequireToken() bool { return m.requireToken }
+func (m *memorySettings) Pick(ctx context.Context) (string, error) {
+	if m.pickHold != nil {
+		select {
+		case <-m.pickHold:
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
+	return m.picked, m.pickErr
+}
+
 func (m *memorySettings) List(context.Context) []thread.ProviderStatus    { return m.statuses }
 func (m *memorySettings) Refresh(context.Context) []thread.ProviderStatus { return m.statuses }
 func (m *memorySettings) Runtimes() []thread.RuntimeInfo {
@@ -452,11 +463,13 @@ func (m *memorySettings) Shutdown() {
 
 // rig is a server under test.
 type rig struct {
+	t        testing.TB
 	threads  *memoryThreads
 	settings *memorySettings
 	origins  *memoryOrigins
 	server   *Server
 	web      *httptest.Server // nil until somebody dials it
+	connect  func(testing.TB) client
 	addr     string
 	log      *syncBuffer
 }
@@ -464,7 +477,7 @@ type rig struct {
 // newRig starts a server on loopback and stops it when the test is over.
 func newRig(t testing.TB, change ...func(*Config)) *rig {
 	t.Helper()
-	r := &rig{threads: newMemoryThreads(), settings: &memorySettings{}, origins: newMemoryOrigins(), log: &syncBuffer{}}
+	r := &rig{t: t, threads: newMemoryThreads(), settings: &memorySettings{}, origins: newMemoryOrigins(), log: &syncBuffer{}}
 	cfg := Config{
 		Threads: r.threads, Providers: r.settings, Settings: r.settings, Picker: r.settings, Operator: r.settings, Origins: r.origins, Assets: memoryAssets{},
 		Version: "1.2.3", InstanceID: "instance", Token: testToken, Log: zerolog.New(r.log),
