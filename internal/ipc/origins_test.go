@@ -127,6 +127,7 @@ func TestPagesWaitUntilTheUserDecides(t *testing.T) {
 			r := newRig(t)
 			one, two, other := r.dialWeb(t, page(siteA)), r.dialWeb(t, page(siteA)), r.dialWeb(t, page(siteB))
 			one.send(askApproval)
+			r.awaitWaiting(t, siteA, 1) // the log tells of the first
 			two.send(askApproval)
 			other.send(askApproval)
 			r.awaitWaiting(t, siteA, 2)
