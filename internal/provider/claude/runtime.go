@@ -2,6 +2,7 @@ package claude
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"sync"
 	"time"
@@ -59,6 +60,10 @@ func (r *Runtime) Skipped([]byte) {
 // initializeID is the id of the request that tells when the agent is ready.
 const initializeID = "pedelec-initialize"
 
+// errSilent is the cause of a handshake that was not answered. It is no deadline of
+// a caller's.
+var errSilent = errors.New("no answer in time")
+
 // Handshake waits until the agent is ready: it prints nothing by itself. Errors:
 // PROVIDER_SESSION_LOST, PROVIDER_RUNTIME_START_FAILED.
 func (r *Runtime) Handshake(ctx context.Context) error {
@@ -80,7 +85,7 @@ func (r *Runtime) Handshake(ctx context.Context) error {
 			return failure(fault.ProviderRuntimeStartFailed, "initialize", name+" ended before it was ready.", nil)
 		}
 	case <-ctx.Done():
-		return failure(fault.ProviderRuntimeStartFailed, "initialize", name+" started but did not answer the first request.", ctx.Err())
+		return failure(fault.ProviderRuntimeStartFailed, "initialize", name+" started but did not answer the first request.", errSilent)
 	}
 }
 

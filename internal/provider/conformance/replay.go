@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -28,6 +29,7 @@ type Player struct {
 	proto  Protocol
 	frames []recorded
 	lines  chan jsontext.Value
+	early  []jsontext.Value          // lines of ours that were not waited for yet
 	ids    map[string]jsontext.Value // recorded id → ours
 	feed   func([]byte)
 	over   chan struct{} // the test ends
@@ -102,22 +104,28 @@ func (p *Player) play() {
 	close(p.played)
 }
 
-// await waits for the line of ours that a recorded one stands for.
+// await waits for the line of ours that a recorded one stands for. Lines that the
+// recorded client did not write, or wrote later, wait for their turn.
 func (p *Player) await(want jsontext.Value) bool {
-	for {
+	is := func(line jsontext.Value) bool { return p.proto.Key(line) == p.proto.Key(want) }
+	i := slices.IndexFunc(p.early, is)
+	for i < 0 {
 		select {
 		case line := <-p.lines:
-			if p.proto.Key(line) != p.proto.Key(want) {
-				continue // one that the recorded client did not write
+			p.early = append(p.early, line)
+			if is(line) {
+				i = len(p.early) - 1
 			}
-			if old := at(want, p.proto.ID); old != nil {
-				p.ids[string(old)] = at(line, p.proto.ID)
-			}
-			return true
 		case <-p.over:
 			return false
 		}
 	}
+	line := p.early[i]
+	p.early = slices.Delete(p.early, i, i+1)
+	if old := at(want, p.proto.ID); old != nil {
+		p.ids[string(old)] = at(line, p.proto.ID)
+	}
+	return true
 }
 
 // rewrite gives an answer the id of our request.
