@@ -70,6 +70,10 @@ fuzz: ## Run every fuzz test for FUZZTIME (30s)
 e2e-real: ## Drive the real OpenCode against a model server on loopback; needs npm the first time
 	go test ./internal/e2e -run '^TestReal' -count=1 -timeout 30m -v -args -real
 
+.PHONY: e2e-browser
+e2e-browser: ## Move files with a real Chromium; needs apt (as root) or Chromium, and npm, the first time
+	go test ./internal/e2e -run '^TestBrowser$$' -count=1 -timeout 30m -v -args -browser
+
 .PHONY: cross
 cross: ## Build for linux, darwin and windows, amd64 and arm64, into dist/
 	@mkdir -p dist

@@ -24,5 +24,6 @@
 //	-crash.rounds N    rounds of the crash suite
 //	-crash.seed N      repeat a crash run
 //	-real              also drive real agent programs; needs npm the first time
+//	-browser           also drive a real browser; needs Node.js, and apt or npm the first time
 //	-bench.write FILE  write the table of measured figures
 package e2e

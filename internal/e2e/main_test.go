@@ -15,6 +15,7 @@ var (
 	crashRounds = flag.Int("crash.rounds", 3, "rounds of the crash suite")
 	crashSeed   = flag.Uint64("crash.seed", 0, "seed of the crash suite; 0 picks one")
 	realAgents  = flag.Bool("real", false, "also drive real agent programs")
+	browserRun  = flag.Bool("browser", false, "also drive a real browser")
 	benchWrite  = flag.String("bench.write", "", "write the table of measured figures to this file")
 )
 

@@ -16,9 +16,9 @@ import (
 const insideEnv = "PEDELEC_E2E_OFFLINE"
 
 // enterNamespace runs the tests again in a network namespace in which there is
-// nothing but loopback, when real agents are to be driven and root allows it. It
-// returns true in the process that only waited. The agents are installed before,
-// since that needs the network.
+// nothing but loopback, when programs of others are to be driven and root allows
+// it. It returns true in the process that only waited. Those programs are installed
+// before, since that needs the network.
 func enterNamespace() bool {
 	if os.Getenv(insideEnv) != "" {
 		if err := raiseLoopback(); err != nil {
@@ -27,20 +27,11 @@ func enterNamespace() bool {
 		}
 		return false
 	}
-	if !*realAgents {
-		return false
-	}
-	found := false
-	for _, install := range []func() (string, error){installOpenCode, realCodex.install, realClaude.install} {
-		if _, err := install(); err == nil { // the tests of others say so and skip
-			found = true
-		}
-	}
-	if !found {
+	if !installOthers() {
 		return false
 	}
 	if os.Geteuid() != 0 {
-		fmt.Fprintln(os.Stderr, "e2e: not root, so the agent is not cut off the network")
+		fmt.Fprintln(os.Stderr, "e2e: not root, so agents and browsers are not cut off the network")
 		return false
 	}
 	// The kernel kills the child when the thread that started it is gone.
@@ -56,10 +47,29 @@ func enterNamespace() bool {
 	case errors.As(err, &exit):
 		os.Exit(exit.ExitCode())
 	case err != nil:
-		fmt.Fprintln(os.Stderr, "e2e: no network namespace, so the agent is not cut off the network:", err)
+		fmt.Fprintln(os.Stderr, "e2e: no network namespace, so agents and browsers are not cut off the network:", err)
 		return false
 	}
 	return true
+}
+
+// installOthers installs the programs of others that are to be driven, and reports
+// whether there are any. The tests of those that could not be had say so and skip.
+func installOthers() bool {
+	found := false
+	if *realAgents {
+		for _, install := range []func() (string, error){installOpenCode, realCodex.install, realClaude.install} {
+			if _, err := install(); err == nil {
+				found = true
+			}
+		}
+	}
+	if *browserRun {
+		if _, err := installBrowser(); err == nil {
+			found = true
+		}
+	}
+	return found
 }
 
 // offline reports whether the test has no network but loopback.
