@@ -25,7 +25,7 @@ func (r *Runtime) Attach(ctx context.Context, spec thread.SessionSpec, sink thre
 		r:        r,
 		threadID: spec.ThreadID,
 		policy:   provider.Policy{Permission: spec.Permission, Workspace: spec.WorkspacePath, BinDir: r.link.BinDir},
-		out:      outlet{sink: sink},
+		out:      provider.NewOutlet(sink),
 	}
 	settled := r.offer(s, spec.Tools)
 	defer settled()
@@ -51,7 +51,7 @@ func (r *Runtime) Attach(ctx context.Context, spec thread.SessionSpec, sink thre
 // agent.
 func (r *Runtime) dismiss(ctx context.Context, threadID string) {
 	for _, old := range r.takeSessions(threadID) {
-		old.out.shut()
+		old.out.Shut()
 		if err := r.closeSession(ctx, old.id); err != nil {
 			r.link.Log.Debug().Err(err).Msg("an old session could not be closed")
 		}
@@ -195,7 +195,7 @@ func (r *Runtime) unregister(s *session) {
 
 // discard closes a session that never got ready. It waits for nobody.
 func (r *Runtime) discard(s *session) {
-	s.out.shut()
+	s.out.Shut()
 	r.unregister(s)
 	r.release(s.id)
 	r.link.Changed()

@@ -202,7 +202,7 @@ func (r *Runtime) asked(id jsonrpc.ID, params jsontext.Value) {
 	t := s.turn
 	t.questions[id] = struct{}{}
 	r.mu.Unlock()
-	s.out.frame(thread.Frame{Kind: thread.FrameActivity, Turn: t.id})
+	s.out.Frame(thread.Frame{Kind: thread.FrameActivity, Turn: t.id})
 	r.tasks.Go(func() {
 		allowed := s.isFrontendTool(p.ToolCall) || s.policy.Allows(p.ToolCall.question())
 		d := decision(p.Options, allowed, s.policy.Permission == thread.PermitFull)
@@ -270,7 +270,7 @@ func (r *Runtime) Settled(threadID string) <-chan struct{} {
 // Detach drops what the runtime still says of a thread.
 func (r *Runtime) Detach(threadID string) {
 	for _, s := range r.takeSessions(threadID) {
-		s.out.shut()
+		s.out.Shut()
 	}
 }
 
@@ -343,11 +343,11 @@ func (r *Runtime) Gone(loss *fault.Error) {
 	for _, s := range sessions {
 		// The thread first hears that the runtime is gone: the terminal frame may
 		// let it begin another turn, which a late loss must not touch.
-		s.out.frame(thread.Frame{Kind: thread.FrameGone, Err: loss})
+		s.out.Frame(thread.Frame{Kind: thread.FrameGone, Err: loss})
 		if t := turns[s]; t != nil {
-			s.out.frame(thread.Frame{Kind: thread.FrameFinished, Turn: t.id, Outcome: thread.OutcomeFailed, Err: loss})
+			s.out.Frame(thread.Frame{Kind: thread.FrameFinished, Turn: t.id, Outcome: thread.OutcomeFailed, Err: loss})
 		}
-		s.out.shut()
+		s.out.Shut()
 	}
 	r.tasks.Wait()
 }

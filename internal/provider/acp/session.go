@@ -20,7 +20,7 @@ type session struct {
 	id       string
 	threadID string
 	policy   provider.Policy
-	out      outlet
+	out      *provider.Outlet
 	servers  []mcpServer // of tools, that the agent is told of
 	native   bool        // the thread's tools are among them
 
@@ -138,7 +138,7 @@ func (s *session) reserved() bool {
 // update passes on what the agent says. It runs on the reader.
 func (s *session) update(t *turn, u update) {
 	if t == nil {
-		s.out.frame(thread.Frame{Kind: thread.FrameActivity})
+		s.out.Frame(thread.Frame{Kind: thread.FrameActivity})
 		return
 	}
 	switch u.kind {
@@ -148,25 +148,25 @@ func (s *session) update(t *turn, u update) {
 		}
 		if u.text != "" {
 			t.text.add(u.messageID, u.text, s.r.now())
-			s.out.frame(thread.Frame{Kind: thread.FrameDelta, Turn: t.id, Text: u.text})
+			s.out.Frame(thread.Frame{Kind: thread.FrameDelta, Turn: t.id, Text: u.text})
 			return
 		}
 	case messageUpdate: // the whole of what the chunks began
 		t.text.take()
 		if u.text != "" {
-			s.out.frame(thread.Frame{Kind: thread.FrameMessage, Turn: t.id, Text: u.text})
+			s.out.Frame(thread.Frame{Kind: thread.FrameMessage, Turn: t.id, Text: u.text})
 			return
 		}
 	case toolUpdate:
 		s.closeMessage(t)
 	}
-	s.out.frame(thread.Frame{Kind: thread.FrameActivity, Turn: t.id})
+	s.out.Frame(thread.Frame{Kind: thread.FrameActivity, Turn: t.id})
 }
 
 // closeMessage passes on the message that the chunks made up.
 func (s *session) closeMessage(t *turn) {
 	if text := t.text.take(); text != "" {
-		s.out.frame(thread.Frame{Kind: thread.FrameMessage, Turn: t.id, Text: text})
+		s.out.Frame(thread.Frame{Kind: thread.FrameMessage, Turn: t.id, Text: text})
 	}
 }
 
@@ -216,9 +216,9 @@ func (s *session) finish(t *turn, cancelled bool, result jsontext.Value, err err
 		s.closeMessage(t)
 	}
 	if usage > 0 {
-		s.out.frame(thread.Frame{Kind: thread.FrameUsage, Turn: t.id, Usage: thread.UsageReport{Tokens: usage}})
+		s.out.Frame(thread.Frame{Kind: thread.FrameUsage, Turn: t.id, Usage: thread.UsageReport{Tokens: usage}})
 	}
-	s.out.frame(finished)
+	s.out.Frame(finished)
 }
 
 // failed reads an error that a prompt was answered with.
@@ -325,7 +325,7 @@ func (s *session) Abandon(turnID uint64) {
 	fenced := s.turn != nil && s.turn.id == turnID && s.fence()
 	s.r.mu.Unlock()
 	if fenced {
-		s.out.shut()
+		s.out.Shut()
 		s.r.link.Changed()
 	}
 }
@@ -351,7 +351,7 @@ func (s *session) Close(ctx context.Context) error {
 	}
 	t, gone := s.turn, s.r.loss != nil
 	s.r.mu.Unlock()
-	s.out.shut()
+	s.out.Shut()
 	if gone {
 		return nil
 	}

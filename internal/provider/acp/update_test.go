@@ -122,7 +122,7 @@ func newBench(t testing.TB, f Flavour) *bench {
 }
 
 func (b *bench) session(sink thread.Sink) *session {
-	s := &session{r: b.Runtime, id: "ses_1", threadID: "t", out: outlet{sink: sink}}
+	s := &session{r: b.Runtime, id: "ses_1", threadID: "t", out: provider.NewOutlet(sink)}
 	b.sessions[s.id] = s
 	return s
 }
