@@ -260,6 +260,7 @@ func (d *core) listen(ctx context.Context) error {
 		Version:    version,
 		InstanceID: d.instance,
 		Token:      d.token,
+		Peers:      loopback.NewPeerCheck(d.warnOfPeers),
 		Log:        d.log,
 		Registerer: d.metrics,
 		Gatherer:   d.metrics,
@@ -283,6 +284,11 @@ func (d *core) listen(ctx context.Context) error {
 	d.background.Go(func() { d.serveTCP(tcp) })
 	d.background.Go(func() { d.serveHTTP(web) })
 	return d.tellWhere(tcp.Addr())
+}
+
+// warnOfPeers tells the operator that the system does not keep other users out.
+func (d *core) warnOfPeers() {
+	d.log.Warn().Msg("this system does not tell which user a connection comes from; the setting requireToken keeps other users out")
 }
 
 // routes are all that the HTTP listener serves. Each part applies its own rules
@@ -327,9 +333,6 @@ func (d *core) serveHTTP(l net.Listener) {
 
 // begin starts what may take its time, once clients are answered.
 func (d *core) begin(ctx context.Context) {
-	if !loopback.NewPeerCheck().Supported() {
-		d.log.Warn().Msg("this system does not tell which user a connection comes from; the setting requireToken keeps other users out")
-	}
 	d.background.Go(func() {
 		defer close(d.swept)
 		d.clearProcesses(ctx)

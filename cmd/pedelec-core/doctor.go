@@ -210,7 +210,7 @@ func loggedErrors(path string) ([]string, error) {
 }
 
 func (r *report) examineSystem() {
-	if loopback.NewPeerCheck().Supported() {
+	if loopback.NewPeerCheck(nil).Supported() {
 		r.add(good, "system", "tells which user a connection comes from")
 		return
 	}

@@ -117,7 +117,7 @@ func New(cfg Config) (*Server, error) {
 		cfg.Gatherer = own
 	}
 	if cfg.Peers == nil {
-		cfg.Peers = loopback.NewPeerCheck()
+		cfg.Peers = loopback.NewPeerCheck(nil)
 	}
 	cfg.WriteTimeout = orDefault(cfg.WriteTimeout, DefaultWriteTimeout)
 	cfg.FirstRequest = orDefault(cfg.FirstRequest, DefaultFirstRequest)

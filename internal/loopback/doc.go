@@ -13,7 +13,7 @@
 //
 // Concurrency: everything is safe for concurrent use; it starts no goroutine.
 //
-// Failure model: in doubt a connection is refused. Where the system cannot tell
-// a peer's user, PeerCheck says so through Supported, and the caller tells the
-// operator once.
+// Failure model: in doubt a connection is refused, also while the system could
+// not be asked for a peer's user. Where it cannot tell at all, whoever made the
+// PeerCheck hears of it once, to tell the operator.
 package loopback

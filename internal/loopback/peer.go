@@ -11,8 +11,8 @@ type PeerCheck interface {
 	// system cannot tell. It is to be called once for each accepted connection,
 	// before anything is read; on an error the connection is to be closed.
 	Check(conn net.Conn) error
-	// Supported reports whether the system can tell. If not, the operator has
-	// to be told: other users of this machine are kept out by the token alone.
+	// Supported reports whether the system can tell, as far as is known. While it
+	// could not be found out, connections are refused.
 	Supported() bool
 }
 

@@ -3,10 +3,12 @@ package loopback
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -39,34 +41,56 @@ const (
 // diagTimeout bounds the wait for the kernel, which answers at once.
 const diagTimeout = time.Second
 
+// ability is what is known of whether the kernel tells who owns a socket.
+type ability uint32
+
+const (
+	untried ability = iota // it could not be asked yet
+	able
+	unable
+)
+
+// errPassing marks what says nothing about the kernel's ability.
+var errPassing = errors.New("the system could not be asked")
+
 // sockDiag asks the kernel for the one socket at the other end of a
 // connection. Looking through a list of sockets instead would miss those that
 // are closed in between and IPv4 connections of IPv6 sockets.
-type sockDiag struct{ uid uint32 }
+type sockDiag struct {
+	uid         uint32
+	find        func(local, remote netip.AddrPort) (socketOwner, error)
+	unsupported func()
+	ability     atomic.Uint32
+}
 
-// NewPeerCheck returns a check that was tried on a connection of our own; a
-// system on which that failed cannot tell.
-func NewPeerCheck() PeerCheck {
-	check := sockDiag{uid: uint32(os.Geteuid())}
-	if err := check.try(); err != nil {
-		return unchecked{}
-	}
+// NewPeerCheck returns a check that was tried on a connection of our own. Where
+// that failed for a reason that passes, such as too few file descriptors,
+// connections are refused until a later try succeeds. unsupported, if not nil, is
+// called once when it is clear that the system cannot tell: other users of this
+// machine are kept out by the token alone then, and the operator has to know.
+func NewPeerCheck(unsupported func()) PeerCheck {
+	check := &sockDiag{uid: uint32(os.Geteuid()), find: findSocket, unsupported: unsupported}
+	_ = check.tried() // what could not be found out now is found out later
 	return check
 }
 
-func (sockDiag) Supported() bool { return true }
+// Supported reports whether the kernel tells, as far as is known.
+func (c *sockDiag) Supported() bool { return ability(c.ability.Load()) != unable }
 
 // Check asks once. A socket that its process has closed has the inode 0: nobody
 // answers for what it sent.
-func (c sockDiag) Check(conn net.Conn) error {
+func (c *sockDiag) Check(conn net.Conn) error {
 	local, remote, err := ends(conn)
 	if err != nil {
 		return err
 	}
-	if !remote.Addr().IsLoopback() {
-		return nil // another machine, which Insecure lets in with a token
+	if err := c.tried(); err != nil {
+		return fmt.Errorf("%w: %w", ErrForeignPeer, err)
 	}
-	owner, err := findSocket(remote, local)
+	if !c.Supported() {
+		return nil
+	}
+	owner, err := c.find(remote, local)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrForeignPeer, err)
 	}
@@ -79,22 +103,45 @@ func (c sockDiag) Check(conn net.Conn) error {
 	return nil
 }
 
-// try checks a connection to ourselves.
-func (c sockDiag) try() error {
+// tried finds out whether the kernel tells, unless that is known. Its error is
+// [errPassing]. Several callers may find it out at the same time.
+func (c *sockDiag) tried() error {
+	if ability(c.ability.Load()) != untried {
+		return nil
+	}
+	found := able
+	if err := c.try(); errors.Is(err, errPassing) {
+		return err
+	} else if err != nil {
+		found = unable
+	}
+	first := c.ability.CompareAndSwap(uint32(untried), uint32(found))
+	if first && found == unable && c.unsupported != nil {
+		c.unsupported()
+	}
+	return nil
+}
+
+// try checks a connection to ourselves. While that lives, an answer other than
+// our own user means that the kernel cannot tell.
+func (c *sockDiag) try() error {
 	ctx, cancel := context.WithTimeout(context.Background(), diagTimeout)
 	defer cancel()
 	l, err := Listen(ctx, net.JoinHostPort(Host, "0"), Options{})
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errPassing, err)
 	}
 	defer l.Close()
 	var dialer net.Dialer
 	client, err := dialer.DialContext(ctx, "tcp4", l.Addr().String())
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errPassing, err)
 	}
 	defer client.Close()
-	owner, err := findSocket(client.LocalAddr().(*net.TCPAddr).AddrPort(), client.RemoteAddr().(*net.TCPAddr).AddrPort())
+	owner, err := c.find(client.LocalAddr().(*net.TCPAddr).AddrPort(), client.RemoteAddr().(*net.TCPAddr).AddrPort())
+	if isPassing(err) {
+		return fmt.Errorf("%w: %w", errPassing, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -102,6 +149,17 @@ func (c sockDiag) try() error {
 		return fmt.Errorf("our own connection is reported as inode %d of uid %d", owner.inode, owner.uid)
 	}
 	return nil
+}
+
+// isPassing reports whether asking the kernel failed for want of something that
+// may be there later; EAGAIN is an answer that took longer than diagTimeout.
+func isPassing(err error) bool {
+	for _, passing := range []error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.EAGAIN, unix.EBUSY} {
+		if errors.Is(err, passing) {
+			return true
+		}
+	}
+	return false
 }
 
 // ends returns the two addresses of a connection.

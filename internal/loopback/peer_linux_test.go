@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -20,7 +21,7 @@ const nobody = 65534
 
 func supported(t testing.TB) PeerCheck {
 	t.Helper()
-	check := NewPeerCheck()
+	check := NewPeerCheck(nil)
 	if !check.Supported() {
 		t.Skip("this kernel has no sock_diag for TCP")
 	}
@@ -145,13 +146,67 @@ func TestAMappedConnectionIsSeen(t *testing.T) {
 	}
 }
 
-func TestAnotherMachineIsNotAskedAbout(t *testing.T) {
+func TestAnotherMachineIsRefused(t *testing.T) {
 	remote := addressed{
 		local:  &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1},
 		remote: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 2), Port: 2},
 	}
-	if err := supported(t).Check(remote); err != nil {
-		t.Error(err)
+	if err := supported(t).Check(remote); !errors.Is(err, ErrForeignPeer) {
+		t.Errorf("check: %v", err)
+	}
+}
+
+// A daemon that started with no descriptor to spare must not be open to every
+// user for the rest of its life.
+func TestAFailedProbeRefusesUntilALaterOneSucceeds(t *testing.T) {
+	server, _ := connect(t)
+	for _, reason := range []error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.EAGAIN} {
+		t.Run(unix.ErrnoName(reason.(unix.Errno)), func(t *testing.T) {
+			failing := true
+			owner := socketOwner{uid: 7, inode: 1}
+			check := &sockDiag{uid: 7, unsupported: func() { t.Error("said to be unsupported") }}
+			check.find = func(_, _ netip.AddrPort) (socketOwner, error) {
+				if failing {
+					return socketOwner{}, fmt.Errorf("open sock_diag: %w", reason)
+				}
+				return owner, nil
+			}
+			if err := check.Check(server); !errors.Is(err, ErrForeignPeer) || !errors.Is(err, reason) {
+				t.Errorf("while it fails: %v", err)
+			}
+			failing = false
+			if err := check.Check(server); err != nil || !check.Supported() {
+				t.Errorf("once it works: %v, supported: %v", err, check.Supported())
+			}
+			owner.uid = nobody
+			if err := check.Check(server); !errors.Is(err, ErrForeignPeer) {
+				t.Errorf("another user: %v", err)
+			}
+		})
+	}
+}
+
+func TestASystemThatCannotTellIsToldOfOnce(t *testing.T) {
+	server, _ := connect(t)
+	for name, find := range map[string]func(_, _ netip.AddrPort) (socketOwner, error){
+		"no such protocol": func(_, _ netip.AddrPort) (socketOwner, error) {
+			return socketOwner{}, fmt.Errorf("open sock_diag: %w", unix.EPROTONOSUPPORT)
+		},
+		"no such module": func(_, _ netip.AddrPort) (socketOwner, error) { return socketOwner{}, unix.ENOENT },
+		"another owner":  func(_, _ netip.AddrPort) (socketOwner, error) { return socketOwner{uid: 8, inode: 1}, nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			told := 0
+			check := &sockDiag{uid: 7, find: find, unsupported: func() { told++ }}
+			for range 2 {
+				if err := check.Check(server); err != nil {
+					t.Error(err)
+				}
+			}
+			if check.Supported() || told != 1 {
+				t.Errorf("supported: %v, told %d times", check.Supported(), told)
+			}
+		})
 	}
 }
 

@@ -55,13 +55,13 @@ func TestACheckThatCannotTellAdmits(t *testing.T) {
 
 func TestOurOwnConnectionIsAdmitted(t *testing.T) {
 	server, _ := connect(t)
-	if err := NewPeerCheck().Check(server); err != nil {
+	if err := NewPeerCheck(nil).Check(server); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestWhatIsNotTCPIsRefused(t *testing.T) {
-	check := NewPeerCheck()
+	check := NewPeerCheck(nil)
 	if !check.Supported() {
 		t.Skip("this system cannot tell a peer's user")
 	}
