@@ -18,10 +18,6 @@ import (
 	"github.com/pedelec/pedelec-core/internal/loopback"
 )
 
-// acceptPause is how long accepting rests when the system has no more file
-// descriptors; a tight loop would take the processor from those who free some.
-const acceptPause = 50 * time.Millisecond
-
 // forceGrace is how long a forced shutdown waits for handlers to notice.
 const forceGrace = time.Second
 
@@ -184,6 +180,7 @@ func (s *Server) ServeTCP(l net.Listener) error {
 		return ErrServerClosed
 	}
 	defer s.leave(l)
+	failures := acceptFailures{log: s.log}
 	for {
 		nc, err := l.Accept()
 		if err == nil {
@@ -193,21 +190,14 @@ func (s *Server) ServeTCP(l net.Listener) error {
 		if s.leaving.Load() {
 			return ErrServerClosed
 		}
-		if !isTemporary(err) {
+		if !canAcceptLater(err) {
 			return fmt.Errorf("ipc: accept: %w", err)
 		}
-		s.log.Warn().Err(err).Msg("a connection could not be accepted; trying again")
+		failures.add(err, time.Now())
 		if !s.pause(acceptPause) {
 			return ErrServerClosed
 		}
 	}
-}
-
-// isTemporary reports whether accepting can succeed later: the client went away
-// in between, or file descriptors ran out.
-func isTemporary(err error) bool {
-	var failed net.Error
-	return errors.As(err, &failed) && !errors.Is(err, net.ErrClosed)
 }
 
 func (s *Server) pause(d time.Duration) bool {
