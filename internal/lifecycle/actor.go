@@ -2,7 +2,6 @@ package lifecycle
 
 import (
 	"context"
-	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -30,7 +29,9 @@ type actor struct {
 	timers  *timers
 	runner  *runner
 
-	settled chan struct{} // closed when the record was settled, or could not be for now
+	settled   chan struct{} // closed when the record was settled, or could not be for now
+	unsettled atomic.Bool   // it could not be
+	blockless atomic.Bool   // the latest block of sequence numbers could not be reserved
 
 	// run
 	state  thread.State
@@ -70,13 +71,13 @@ func (s *Service) newActor(l thread.Loaded, active thread.Operation) *actor {
 
 // start begins to take inputs. Service.Close waits for the end of it.
 func (a *actor) start() {
-	a.svc.actors.Add(1)
-	go a.run()
+	if !a.svc.begin(&a.svc.actors, a.run) {
+		a.mail.shut(leaving())
+	}
 }
 
 // run takes inputs until the thread is unloaded, deleted, or the service stops.
 func (a *actor) run() {
-	defer a.svc.actors.Done()
 	a.linger = time.NewTimer(0)
 	a.linger.Stop()
 	defer a.linger.Stop()
@@ -118,6 +119,9 @@ func (a *actor) handle(b *batch) {
 		a.accept(thread.FrameArrived{Frame: b.frames[i]})
 	}
 	for _, in := range b.requests {
+		if a.gone {
+			return // whoever waits was answered
+		}
 		a.accept(in)
 	}
 	a.publishTold()
@@ -152,107 +156,6 @@ func (a *actor) notYet(t thread.TimerFired) bool {
 	return true
 }
 
-// try steps one input and has the outcome stored and then done. It returns false
-// when it could not be stored.
-func (a *actor) try(in thread.Input) (ok bool) {
-	defer a.recoverInput(in, &ok)
-	a.out.Reset()
-	next := thread.Step(a.state, in, a.svc.cfg.Now(), &a.out)
-	if err := a.store(&next); err != nil {
-		a.commitFailed(in, next, fault.From(err))
-		return false
-	}
-	a.goOn(in, next)
-	return true
-}
-
-// goOn takes the next state and tells, does and answers what a step said, in
-// this order.
-func (a *actor) goOn(in thread.Input, next thread.State) {
-	a.state = next
-	a.tell()
-	if a.out.Durable || len(a.out.Replies) > 0 {
-		a.publish()
-	}
-	for i := range a.out.Effects {
-		a.perform(&a.out.Effects[i])
-	}
-	_ = fault.Point(PointBeforeReply)
-	for _, r := range a.out.Replies {
-		a.mail.reply(r)
-	}
-	a.afterwards(in)
-}
-
-// store makes the outcome of a step durable, if it needs to be.
-func (a *actor) store(next *thread.State) error {
-	if a.out.Delete {
-		return a.svc.cfg.Store.Delete(a.id)
-	}
-	if !a.out.Durable {
-		return nil
-	}
-	a.publishTold()
-	if err := fault.Point(PointBeforeCommit); err != nil {
-		return err
-	}
-	if err := a.svc.cfg.Store.Commit(a.out.Commit(next)); err != nil {
-		return err
-	}
-	_ = fault.Point(PointAfterCommit)
-	return nil
-}
-
-// commitFailed answers the callers whose wish could not be recorded and keeps
-// what must not be lost.
-func (a *actor) commitFailed(in thread.Input, next thread.State, err *fault.Error) {
-	a.svc.metrics.commitFailures.Inc()
-	a.log.Error().Err(err).Str(logInput, inputName(in)).Msg("a change of the thread could not be stored")
-	refused, keep := thread.Refuse(a.state, in)
-	a.state = refused
-	caller := thread.CallerOf(in)
-	a.mail.reply(thread.Reply{Caller: caller, Err: err})
-	if keep || caller == 0 {
-		// What they wait for goes on by itself. Where a caller's wish is refused
-		// instead, nothing has begun, and others go on waiting.
-		for _, r := range a.out.Replies {
-			a.mail.reply(thread.Reply{Caller: r.Caller, Err: err})
-		}
-	}
-	if keep || err.Code == fault.StorageFailed {
-		h := heldInput{in: in, attempt: newAttempt(next, &a.out), refused: !keep}
-		a.held.hold(h, err, a.svc.cfg.Durations.Retry)
-	}
-	a.unblockReaders(in)
-}
-
-// afterwards does what follows a step that is no effect of the thread's own.
-func (a *actor) afterwards(in thread.Input) {
-	if _, ok := in.(thread.Settle); ok {
-		a.unblockReaders(in)
-	}
-	if t, ok := in.(thread.TimerFired); ok && t.Timer == thread.TimerAutoEnd {
-		a.svc.spawn(func() { a.svc.afterAbort(a) }) // if a client came back at the last moment
-	}
-	if a.out.Delete {
-		a.gone = true
-		a.svc.registry.evict(a)
-		a.mail.shut(notFound(a.id))
-	}
-}
-
-// unblockReaders lets snapshots through after the first try to settle.
-func (a *actor) unblockReaders(in thread.Input) {
-	if _, ok := in.(thread.Settle); !ok {
-		return
-	}
-	select {
-	case <-a.settled:
-	default:
-		close(a.settled)
-	}
-}
-
 // tell encodes the events of a step, to be published.
 func (a *actor) tell() {
 	for i := range a.out.Events {
@@ -276,35 +179,8 @@ func (a *actor) publish() {
 	a.told = a.told[:0]
 }
 
-// perform starts one effect. None of them waits.
-func (a *actor) perform(e *thread.Effect) {
-	switch e.Kind {
-	case thread.EffectArm:
-		a.timers.arm(e.Timer, e.Turn, e.Wait)
-	case thread.EffectDisarm:
-		a.timers.disarm(e.Timer)
-	case thread.EffectAbort:
-		a.runner.abort()
-	case thread.EffectReserveBlock:
-		a.svc.spawn(func() { a.reserveBlock(e.Turn, e.BlockEnd) })
-	case thread.EffectCheckWorkspace:
-		w, id := a.state.Workspace, a.id
-		a.svc.spawn(func() { a.mail.put(thread.WorkspaceChecked{Err: a.svc.checkWorkspace(id, w)}) })
-	default:
-		a.runner.add(*e, a.spec(e))
-	}
-}
-
-func (a *actor) reserveBlock(turn, end uint64) {
-	if err := a.svc.cfg.Store.ReserveBlock(a.id, end); err != nil {
-		a.log.Warn().Err(err).Msg("sequence numbers could not be reserved; text deltas are dropped")
-		end = 0
-	}
-	a.mail.put(thread.BlockReserved{Turn: turn, End: end})
-}
-
 // spec tells a runtime what it must know of the thread; only an attach needs it.
-func (a *actor) spec(e *thread.Effect) thread.SessionSpec {
+func (a *actor) spec(e thread.Effect) thread.SessionSpec {
 	if e.Kind != thread.EffectAttach {
 		return thread.SessionSpec{}
 	}
@@ -322,20 +198,6 @@ func (a *actor) spec(e *thread.Effect) thread.SessionSpec {
 		spec.SessionID, spec.Instructed = r.Session.ID, r.Session.Instructed
 	}
 	return spec
-}
-
-// recoverInput turns a panic in a step into a refusal of its input.
-func (a *actor) recoverInput(in thread.Input, ok *bool) {
-	p := recover()
-	if p == nil {
-		return
-	}
-	*ok = true // an input that panics is not tried again
-	a.svc.metrics.panics.Inc()
-	a.log.Error().Interface("panic", p).Str(logInput, inputName(in)).Bytes("stack", debug.Stack()).Msg("an input of the thread panicked")
-	err := fault.New(fault.Internal, fault.Internal.Info().Meaning)
-	a.mail.reply(thread.Reply{Caller: thread.CallerOf(in), Err: err})
-	a.unblockReaders(in)
 }
 
 // rest prepares for unloading when nothing is left to do.
@@ -368,10 +230,10 @@ func (a *actor) unload() bool {
 }
 
 // watchers reports the number of subscriptions of a thread that must end when
-// the last one is gone.
+// the last one is gone. The ring's lock is held, so that reports come in order.
 func (a *actor) watchers(count int) {
 	if a.autoEnd {
-		a.mail.put(thread.WatchersChanged{Count: count})
+		a.mail.putWatchers(count)
 	}
 }
 

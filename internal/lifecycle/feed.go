@@ -35,15 +35,14 @@ func (a *actor) subscribe(afterSeq *uint64, wake chan<- struct{}) (*feed, error)
 	}
 	inRing := f.cursor >= r.base
 	r.feeds[f] = struct{}{}
-	watchers := len(r.feeds)
+	a.watchers(len(r.feeds))
 	r.mu.Unlock()
 
 	f.snapshot = view.Snapshot()
-	a.watchers(watchers)
 	if afterSeq == nil {
 		return f, nil
 	}
-	f.replay = &thread.Replay{FromSeq: *afterSeq + 1, ToSeq: view.LatestSeq}
+	f.replay = &thread.Replay{FromSeq: max(*afterSeq, *afterSeq+1), ToSeq: view.LatestSeq}
 	if !inRing {
 		if err := f.openJournal(); err != nil {
 			f.Close()
@@ -135,10 +134,9 @@ func (f *feed) leave() {
 	r := f.a.ring
 	r.mu.Lock()
 	delete(r.feeds, f)
-	watchers := len(r.feeds)
+	f.a.watchers(len(r.feeds))
 	r.announce()
 	r.mu.Unlock()
-	f.a.watchers(watchers)
 	f.a.svc.registry.release(f.a)
 }
 

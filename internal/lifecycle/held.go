@@ -83,7 +83,7 @@ func inputCost(in thread.Input) int {
 	if f, ok := in.(thread.FrameArrived); ok {
 		return cost(&f.Frame)
 	}
-	return frameOverhead
+	return frameOverhead // the others carry no text of anybody's
 }
 
 // acceptWhileHolding answers durable requests with the storage's error, drops
@@ -104,6 +104,12 @@ func (a *actor) acceptWhileHolding(in thread.Input) {
 		a.holdFrame(in)
 	case thread.WatchersChanged:
 		a.holdWatchers(in)
+	case thread.CallTool:
+		a.mail.reply(thread.Reply{Caller: in.Caller, Err: a.held.cause})
+		if in.Native {
+			answer := thread.ToolAnswer{Error: a.held.cause}
+			a.runner.add(thread.Effect{Kind: thread.EffectAnswerTool, Turn: a.state.TurnID(), CallID: in.CallID, Answer: answer}, thread.SessionSpec{})
+		}
 	default:
 		if caller := thread.CallerOf(in); caller != 0 {
 			a.mail.reply(thread.Reply{Caller: caller, Err: a.held.cause})
@@ -123,8 +129,8 @@ func (a *actor) holdIfRoom(in thread.Input) {
 // often as they like meanwhile.
 func (a *actor) holdWatchers(in thread.WatchersChanged) {
 	for i := 1; i < len(a.held.inputs); i++ {
-		if _, ok := a.held.inputs[i].in.(thread.WatchersChanged); ok {
-			a.held.inputs[i].in = in
+		if before, ok := a.held.inputs[i].in.(thread.WatchersChanged); ok {
+			a.held.inputs[i].in = before.Then(in)
 			return
 		}
 	}
@@ -160,18 +166,20 @@ func (a *actor) holdFrame(in thread.FrameArrived) {
 func (a *actor) retryHeld() {
 	for a.held.any() {
 		first := a.held.inputs[0]
-		var err *fault.Error
-		switch {
-		case first.refused:
-			err = a.lookUp(first)
-		case first.attempt != nil:
-			err = a.tryAgain(first)
-		default:
+		if first.attempt == nil {
 			if !a.tryHeld(first.in) {
 				return
 			}
 			continue
 		}
+		err := internal() // stays if it panics: then it is tried again, later
+		a.shielded(first.in, func() {
+			if first.refused {
+				err = a.lookUp(first)
+			} else {
+				err = a.tryAgain(first)
+			}
+		})
 		if err != nil {
 			a.held.cause = err
 			a.held.timer.Reset(a.svc.cfg.Durations.Retry)

@@ -15,11 +15,13 @@ type inbox struct {
 	bytes      int
 	generation uint64 // frames of an older provider session are dropped
 	dropped    uint64 // deltas dropped
+	doomed     uint64 // turn that lost a durable frame last
 }
 
 func cost(f *thread.Frame) int { return frameOverhead + len(f.Text) + len(f.Call.Args) }
 
-// put adds a frame. doomed is the turn that lost a durable frame, or 0.
+// put adds a frame. doomed is the turn that lost a durable frame just now, for
+// the first time, or 0.
 func (b *inbox) put(f thread.Frame) (doomed uint64) {
 	if len(b.queue) == 0 {
 		// One frame of any size is taken; it leaves room for small ones behind it.
@@ -43,12 +45,21 @@ func (b *inbox) put(f thread.Frame) (doomed uint64) {
 	case thread.FrameMessage, thread.FrameToolCall, thread.FrameUsage:
 		b.dropDeltas()
 		if len(b.queue) > 0 && b.bytes+size > maxInboxBytes {
-			return f.Turn
+			return b.doom(f.Turn)
 		}
 		size = min(size, maxInboxBytes-inboxReserve)
 	}
 	b.add(f, size)
 	return 0
+}
+
+// doom returns the turn, or 0 if that was said before.
+func (b *inbox) doom(turn uint64) uint64 {
+	if b.doomed == turn {
+		return 0
+	}
+	b.doomed = turn
+	return turn
 }
 
 func (b *inbox) add(f thread.Frame, size int) {
@@ -112,10 +123,12 @@ func (s sink) Frame(f thread.Frame) {
 }
 
 // newSink begins a new generation: frames of earlier sessions are dropped from
-// now on.
+// now on, those that wait too.
 func (m *mailbox) newSink() sink {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.frames.generation++
+	clear(m.frames.queue)
+	m.frames.queue, m.frames.bytes = m.frames.queue[:0], 0
 	return sink{mail: m, generation: m.frames.generation}
 }

@@ -15,6 +15,7 @@ type mailbox struct {
 	mu       sync.Mutex
 	closed   *fault.Error // why nothing is taken any more
 	own      []thread.Input
+	watchers *thread.WatchersChanged // only the latest count matters
 	requests []thread.Input
 	waiting  map[thread.CallerID]chan<- thread.Reply
 	frames   inbox
@@ -36,6 +37,18 @@ func (m *mailbox) signal() {
 func (m *mailbox) put(in thread.Input) {
 	m.mu.Lock()
 	m.own = append(m.own, in)
+	m.mu.Unlock()
+	m.signal()
+}
+
+// putWatchers replaces the number of subscriptions that waits to be told.
+func (m *mailbox) putWatchers(count int) {
+	report := thread.WatchersChanged{Count: count}
+	m.mu.Lock()
+	if m.watchers != nil {
+		report = m.watchers.Then(report)
+	}
+	m.watchers = &report
 	m.mu.Unlock()
 	m.signal()
 }
@@ -101,6 +114,10 @@ func (m *mailbox) drain(b *batch) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	b.own, m.own = m.own, b.own[:0]
+	if m.watchers != nil {
+		b.own = append(b.own, *m.watchers)
+		m.watchers = nil
+	}
 	b.requests, m.requests = m.requests, b.requests[:0]
 	b.frames, m.frames.queue = m.frames.queue, b.frames[:0]
 	m.frames.bytes = 0
@@ -110,7 +127,7 @@ func (m *mailbox) drain(b *batch) {
 func (m *mailbox) quiet() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return len(m.own)+len(m.requests)+len(m.frames.queue)+len(m.waiting) == 0
+	return m.watchers == nil && len(m.own)+len(m.requests)+len(m.frames.queue)+len(m.waiting) == 0
 }
 
 func (b *batch) empty() bool { return len(b.own)+len(b.requests)+len(b.frames) == 0 }

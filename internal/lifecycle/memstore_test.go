@@ -150,12 +150,12 @@ func (m *memStore) List(q thread.ListQuery) (thread.Page, error) {
 	return p, nil
 }
 
-func (m *memStore) Live(after string, limit int) ([]string, error) {
+func (m *memStore) Unsettled(after string, limit int) ([]string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var ids []string
 	for id, t := range m.threads {
-		if t.loaded.Record.Status != thread.Ended && id > after {
+		if id > after && t.loaded.Record.NeedsSettling(m.self) {
 			ids = append(ids, id)
 		}
 	}

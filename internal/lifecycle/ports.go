@@ -25,8 +25,9 @@ type Store interface {
 	Operation(threadID, operationID string) (op thread.Operation, found bool, err error)
 	// List reads a page of summaries as stored, ordered by id.
 	List(q thread.ListQuery) (thread.Page, error)
-	// Live returns ids of threads that are not ended, ordered, after a given one.
-	Live(after string, limit int) ([]string, error)
+	// Unsettled returns ids of threads that an earlier daemon left in need of
+	// settling, ordered, after a given one.
+	Unsettled(after string, limit int) ([]string, error)
 	// Delete removes a thread and all that is stored of it.
 	Delete(threadID string) error
 	// UsedBytes tells how large the store is.

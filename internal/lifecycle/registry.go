@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"context"
 	"sync"
 
 	"github.com/pedelec/pedelec-core/internal/fault"
@@ -26,28 +27,52 @@ type entry struct {
 // releases it. Whoever loaded it (first) must start it: a subscriber takes its
 // cut before that, so that it sees the thread as a crash left it and then all
 // that settling tells.
-func (g *registry) acquire(id string, load func(id string) (*actor, error)) (a *actor, first bool, err error) {
+func (g *registry) acquire(ctx context.Context, id string, load func(id string) (*actor, error)) (a *actor, first bool, err error) {
 	g.mu.Lock()
 	e := g.entries[id]
-	if e != nil {
-		e.refs++
+	if e == nil {
+		e = &entry{ready: make(chan struct{}), refs: 1}
+		g.entries[id] = e
 		g.mu.Unlock()
-		<-e.ready
+		a, err = g.load(e, id, load)
+		return a, err == nil, err
+	}
+	e.refs++
+	g.mu.Unlock()
+	select {
+	case <-e.ready:
 		return e.actor, false, e.err
+	case <-ctx.Done():
+		g.giveUp(e)
+		return nil, false, fault.Wrap(fault.Internal, "lifecycle.load", context.Cause(ctx), "The request was given up.")
 	}
-	e = &entry{ready: make(chan struct{}), refs: 1}
-	g.entries[id] = e
-	g.mu.Unlock()
+}
 
+// load fills an entry, also when loading panics: others wait for it.
+func (g *registry) load(e *entry, id string, load func(id string) (*actor, error)) (a *actor, err error) {
+	err = fault.New(fault.Internal, "The thread could not be loaded.") // unless load returns
+	defer func() {
+		g.mu.Lock()
+		e.actor, e.err = a, err
+		if err != nil {
+			delete(g.entries, id)
+		}
+		g.mu.Unlock()
+		close(e.ready)
+	}()
 	a, err = load(id)
+	return a, err
+}
+
+// giveUp gives back the reference of one who does not wait for the load.
+func (g *registry) giveUp(e *entry) {
 	g.mu.Lock()
-	e.actor, e.err = a, err
-	if err != nil {
-		delete(g.entries, id)
-	}
+	e.refs--
+	unused := e.refs == 0 && e.actor != nil
 	g.mu.Unlock()
-	close(e.ready)
-	return a, err == nil, err
+	if unused {
+		e.actor.mail.signal()
+	}
 }
 
 // release gives a reference back.

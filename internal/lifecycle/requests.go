@@ -17,7 +17,7 @@ func (s *Service) Subscribe(ctx context.Context, c thread.Caller, threadID strin
 	if s.closing.Load() {
 		return nil, leaving()
 	}
-	a, first, err := s.find(threadID)
+	a, first, err := s.find(ctx, threadID)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func (s *Service) Subscribe(ctx context.Context, c thread.Caller, threadID strin
 
 // Snapshot tells where the thread stands, settled.
 func (s *Service) Snapshot(ctx context.Context, c thread.Caller, threadID string) (thread.Snapshot, error) {
-	a, err := s.acquire(c, threadID)
+	a, err := s.acquire(ctx, c, threadID)
 	if err != nil {
 		return thread.Snapshot{}, err
 	}
@@ -59,7 +59,7 @@ func (s *Service) SendText(ctx context.Context, c thread.Caller, threadID, messa
 }
 
 func (s *Service) admit(ctx context.Context, c thread.Caller, threadID string, operationID *string, in thread.Admit) (thread.Admission, error) {
-	a, err := s.acquire(c, threadID)
+	a, err := s.acquire(ctx, c, threadID)
 	if err != nil {
 		return thread.Admission{}, err
 	}
@@ -98,7 +98,7 @@ func (s *Service) operationID(chosen *string) (string, error) {
 
 // Cancel asks to cancel the active operation and returns when it is decided.
 func (s *Service) Cancel(ctx context.Context, c thread.Caller, threadID string, operationID *string) (thread.Cancellation, error) {
-	a, err := s.acquireForCommand(c, threadID)
+	a, err := s.acquireForCommand(ctx, c, threadID)
 	if err != nil {
 		return thread.Cancellation{}, err
 	}
@@ -122,7 +122,7 @@ func (s *Service) Cancel(ctx context.Context, c thread.Caller, threadID string, 
 // End ends the thread. It returns when the end's events were written to every
 // live feed, or when [Durations.Barrier] has passed.
 func (s *Service) End(ctx context.Context, c thread.Caller, threadID string) error {
-	a, err := s.acquireForCommand(c, threadID)
+	a, err := s.acquireForCommand(ctx, c, threadID)
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (s *Service) afterAbort(a *actor) {
 
 // Resume makes an ended thread idle, if its workspace can still be used.
 func (s *Service) Resume(ctx context.Context, c thread.Caller, threadID string) (thread.Snapshot, error) {
-	a, err := s.acquireForCommand(c, threadID)
+	a, err := s.acquireForCommand(ctx, c, threadID)
 	if err != nil {
 		return thread.Snapshot{}, err
 	}
@@ -160,13 +160,13 @@ func (s *Service) Resume(ctx context.Context, c thread.Caller, threadID string) 
 	if err != nil {
 		return thread.Snapshot{}, err
 	}
-	s.cfg.Transfers.Reopen(threadID)
+	s.afterAbort(a)
 	return v.(thread.Snapshot), nil
 }
 
 // Thread authorises a caller and describes the thread as it is now, settled.
 func (s *Service) Thread(ctx context.Context, c thread.Caller, threadID string) (thread.Summary, error) {
-	a, err := s.acquire(c, threadID)
+	a, err := s.acquire(ctx, c, threadID)
 	if err != nil {
 		return thread.Summary{}, err
 	}
@@ -180,7 +180,7 @@ func (s *Service) Thread(ctx context.Context, c thread.Caller, threadID string) 
 // Stage remembers in the thread's record the temporary file of an upload; ""
 // forgets it. It is durable before it returns.
 func (s *Service) Stage(ctx context.Context, threadID, name string) error {
-	a, err := s.open(threadID)
+	a, err := s.open(ctx, threadID)
 	if err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func (s *Service) Stage(ctx context.Context, threadID, name string) error {
 
 // Delete forgets an ended thread.
 func (s *Service) Delete(ctx context.Context, c thread.Caller, threadID string) error {
-	a, err := s.acquireForCommand(c, threadID)
+	a, err := s.acquireForCommand(ctx, c, threadID)
 	if err != nil {
 		return err
 	}
@@ -202,11 +202,11 @@ func (s *Service) Delete(ctx context.Context, c thread.Caller, threadID string) 
 
 // acquireForCommand is acquire for requests that change a thread; a leaving
 // daemon takes none.
-func (s *Service) acquireForCommand(c thread.Caller, threadID string) (*actor, error) {
+func (s *Service) acquireForCommand(ctx context.Context, c thread.Caller, threadID string) (*actor, error) {
 	if s.closing.Load() {
 		return nil, leaving()
 	}
-	return s.acquire(c, threadID)
+	return s.acquire(ctx, c, threadID)
 }
 
 // List returns a page of threads. A caller that is not the operator sees its
@@ -220,7 +220,7 @@ func (s *Service) List(ctx context.Context, c thread.Caller, q thread.ListQuery)
 
 // ReadEvents reads the journal of a thread that is settled.
 func (s *Service) ReadEvents(ctx context.Context, c thread.Caller, threadID string, afterSeq uint64, limit int) (thread.EventPage, error) {
-	a, err := s.acquire(c, threadID)
+	a, err := s.acquire(ctx, c, threadID)
 	if err != nil {
 		return thread.EventPage{}, err
 	}
@@ -234,8 +234,11 @@ func (s *Service) ReadEvents(ctx context.Context, c thread.Caller, threadID stri
 		return thread.EventPage{}, err
 	}
 	result := thread.EventPage{NextSeq: max(afterSeq, through), Truncated: page.TrimmedThrough > afterSeq}
-	if n := len(page.Events); page.More && n > 0 {
-		result.NextSeq = page.Events[n-1].Seq
+	if page.More {
+		result.NextSeq = max(afterSeq, page.TrimmedThrough) // retention may have overtaken the read
+		if n := len(page.Events); n > 0 {
+			result.NextSeq = page.Events[n-1].Seq
+		}
 	}
 	for _, ev := range page.Events {
 		read, err := s.withText(threadID, ev)

@@ -93,6 +93,12 @@ func (r *runner) loop() {
 }
 
 func (r *runner) carryOut(ctx context.Context, j job) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.a.svc.panicked(p, "an effect of a thread")
+			r.failed(j.effect)
+		}
+	}()
 	switch j.effect.Kind {
 	case thread.EffectAttach:
 		r.a.mail.put(r.attach(ctx, j))
@@ -106,6 +112,16 @@ func (r *runner) carryOut(ctx context.Context, j job) {
 		r.closeSession(ctx)
 	case thread.EffectAnswerTool:
 		r.answerTool(ctx, j.effect)
+	}
+}
+
+// failed reports an attach or a start that panicked.
+func (r *runner) failed(e thread.Effect) {
+	switch e.Kind {
+	case thread.EffectAttach:
+		r.a.mail.put(thread.Attached{Turn: e.Turn, Err: internal()})
+	case thread.EffectStartTurn:
+		r.a.mail.put(thread.Started{Turn: e.Turn, Err: internal()})
 	}
 }
 
@@ -194,6 +210,8 @@ func (r *runner) answerTool(ctx context.Context, e thread.Effect) {
 	if c == nil {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, r.a.svc.cfg.Durations.Stop)
+	defer cancel()
 	if err := c.AnswerTool(ctx, e.CallID, e.Answer); err != nil {
 		r.a.log.Debug().Err(err).Msg("a tool call could not be answered")
 	}

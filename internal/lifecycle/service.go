@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"context"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,9 @@ type Service struct {
 	stop   context.CancelFunc
 	actors sync.WaitGroup // actors, which end with their thread or with kill
 	tasks  sync.WaitGroup // effects and the sweeper
+
+	mu     sync.Mutex
+	closed bool // nothing is begun any more
 }
 
 // New returns a service. Nothing runs before the first request or Start.
@@ -47,12 +51,31 @@ func New(cfg Config) *Service {
 func (s *Service) Start() { s.spawn(s.sweep) }
 
 // spawn runs f in a goroutine that Close waits for.
-func (s *Service) spawn(f func()) {
-	s.tasks.Add(1)
-	go func() {
-		defer s.tasks.Done()
+// After Close it does nothing. A panic is counted and logged.
+func (s *Service) spawn(f func()) { s.begin(&s.tasks, f) }
+
+// begin starts a goroutine that Close waits for, unless Close has begun.
+func (s *Service) begin(group *sync.WaitGroup, f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	group.Go(func() {
+		defer func() {
+			if p := recover(); p != nil {
+				s.panicked(p, "background work")
+			}
+		}()
 		f()
-	}()
+	})
+	return true
+}
+
+// panicked counts and logs a panic that was recovered.
+func (s *Service) panicked(p any, where string) {
+	s.metrics.panics.Inc()
+	s.cfg.Log.Error().Interface("panic", p).Str("where", where).Bytes("stack", debug.Stack()).Msg("a panic was recovered")
 }
 
 // Drain refuses new commands, ends the operations that run and the threads that
@@ -89,6 +112,9 @@ const noOperation = " "
 // Close stops everything and waits for it, or for ctx.
 func (s *Service) Close(ctx context.Context) error {
 	s.closing.Store(true)
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
 	s.stop()
 	done := make(chan struct{})
 	go func() {
@@ -106,8 +132,8 @@ func (s *Service) Close(ctx context.Context) error {
 
 // acquire returns the actor of a thread on which the caller may act. The result
 // must be released.
-func (s *Service) acquire(c thread.Caller, id string) (*actor, error) {
-	a, err := s.open(id)
+func (s *Service) acquire(ctx context.Context, c thread.Caller, id string) (*actor, error) {
+	a, err := s.open(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -126,8 +152,8 @@ func (s *Service) authorise(c thread.Caller, a *actor) error {
 }
 
 // open returns the started actor of a thread. The result must be released.
-func (s *Service) open(id string) (*actor, error) {
-	a, first, err := s.find(id)
+func (s *Service) open(ctx context.Context, id string) (*actor, error) {
+	a, first, err := s.find(ctx, id)
 	if first {
 		a.start()
 	}
@@ -135,11 +161,11 @@ func (s *Service) open(id string) (*actor, error) {
 }
 
 // find is open for one who starts the actor itself, if it is the first.
-func (s *Service) find(id string) (a *actor, first bool, err error) {
+func (s *Service) find(ctx context.Context, id string) (a *actor, first bool, err error) {
 	if id == "" || len(id) > maxIDBytes {
 		return nil, false, notFound(id)
 	}
-	return s.registry.acquire(id, s.load)
+	return s.registry.acquire(ctx, id, s.load)
 }
 
 // load reads a thread and makes its actor.

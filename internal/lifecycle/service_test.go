@@ -329,3 +329,104 @@ func TestATooLargeStoreLosesEndedThreadsOldestFirst(t *testing.T) {
 		}
 	})
 }
+
+func TestASubscriberOfAMomentStillCounts(t *testing.T) {
+	m := newMailbox()
+	m.putWatchers(1)
+	m.putWatchers(0)
+	var b batch
+	m.drain(&b)
+	want := thread.WatchersChanged{Count: 0, Seen: true}
+	if len(b.own) != 1 || b.own[0] != thread.Input(want) {
+		t.Fatalf("reports = %+v, want %+v", b.own, want)
+	}
+}
+
+func TestRetentionLeavesAThreadAloneThatIsUsedAgain(t *testing.T) {
+	start(t, func(b *bench) {
+		id := b.createCustom()
+		listed, err := b.Thread(b.Context(), anyone, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(tick)
+		b.send(id, "op", "x")
+		synctest.Wait()
+		if b.expire(listed) {
+			t.Fatal("the thread was ended in its turn")
+		}
+		if s := b.snapshot(id); s.Status != thread.Running {
+			t.Fatalf("status = %v", s.Status)
+		}
+	})
+}
+
+func TestTheSweeperStopsAtAFullDisk(t *testing.T) {
+	startOn(t, func(m *memStore) {
+		for i := range 1000 {
+			crashed(fmt.Sprintf("t%04d", i), nil)(m)
+		}
+		m.setFail(errDisk)
+	}, nil, func(b *bench) {
+		b.Start()
+		time.Sleep(DefaultDurations.SweepDelay + time.Second)
+		synctest.Wait()
+		if n := len(b.registry.all()); n > sweepParallel {
+			t.Fatalf("%d threads were loaded on a full disk", n)
+		}
+		b.store.setFail(nil)
+		time.Sleep(2 * DefaultDurations.SweepDelay)
+		synctest.Wait()
+		if left, _ := b.store.Unsettled("", 1); len(left) != 0 {
+			t.Fatalf("%v is not settled though there is space again", left)
+		}
+		loads := b.store.loads
+		time.Sleep(3 * DefaultDurations.SweepEvery)
+		synctest.Wait()
+		if b.store.loads != loads {
+			t.Fatalf("%d settled threads were loaded again", b.store.loads-loads)
+		}
+	})
+}
+
+func TestALoadThatPanicsAnswersEverybody(t *testing.T) {
+	g := registry{entries: map[string]*entry{}}
+	begun := make(chan struct{})
+	second := make(chan error, 1)
+	go func() {
+		<-begun
+		_, _, err := g.acquire(t.Context(), "t1", nil)
+		second <- err
+	}()
+	func() {
+		defer func() { _ = recover() }()
+		_, _, _ = g.acquire(t.Context(), "t1", func(string) (*actor, error) {
+			close(begun)
+			for waiting := false; !waiting; {
+				g.mu.Lock()
+				waiting = g.entries["t1"].refs == 2
+				g.mu.Unlock()
+			}
+			panic("no")
+		})
+	}()
+	wantCode(t, <-second, fault.Internal)
+	if len(g.entries) != 0 {
+		t.Fatal("the entry stays")
+	}
+}
+
+func TestNothingBeginsInADaemonThatLeaves(t *testing.T) {
+	start(t, func(b *bench) {
+		id := b.createCustom()
+		a, err := b.open(b.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.registry.release(a)
+		a.mail.put(thread.Shutdown{})
+		op := "op"
+		_, err = b.SendText(b.Context(), anyone, id, "x", &op)
+		wantCode(t, err, fault.CoreRuntimeUnavailable)
+	})
+}

@@ -229,3 +229,58 @@ func TestADeletionThatWasStoredAllTheSameHappens(t *testing.T) {
 		wantCode(t, err, fault.ThreadNotFound)
 	})
 }
+
+func TestAChangeThatCanNeverBeStoredStopsItsTurn(t *testing.T) {
+	start(t, func(b *bench) {
+		id := b.create()
+		w := b.watch(id)
+		b.send(id, "op", "x")
+		c := b.conversation()
+		w.got()
+		b.store.setFail(fault.New(fault.Internal, "the test's store refuses this for good"))
+		c.says(message("too much"))
+		synctest.Wait()
+		b.store.setFail(nil)
+		time.Sleep(DefaultDurations.Stop)
+		w.expect("error (op) INTERNAL", "status_changed error (op)", "operation_completed (op) false INTERNAL")
+		if len(c.cancelled) != 1 {
+			t.Fatalf("cancelled = %v, want the turn once", c.cancelled)
+		}
+	})
+}
+
+func TestNativeCallsAreAnsweredWhileTheDiskIsFull(t *testing.T) {
+	start(t, func(b *bench) {
+		_, c := b.painting()
+		b.store.setFail(errDisk)
+		c.says(message("held"))
+		synctest.Wait()
+		for i := range 40 {
+			c.says(thread.Frame{Kind: thread.FrameToolCall, Call: thread.ToolCall{CallID: string(rune('a' + i)), Name: "paint", Args: []byte(`{}`)}})
+			synctest.Wait()
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if len(c.answers) != 40 || !strings.Contains(c.answers[0], "STORAGE_FULL") {
+			t.Fatalf("%d answers, first %v", len(c.answers), c.answers[:min(1, len(c.answers))])
+		}
+	})
+}
+
+func TestABurstOfTextKeepsItsSequenceNumbersComing(t *testing.T) {
+	start(t, func(b *bench) {
+		id := b.create()
+		b.send(id, "op", "x")
+		c := b.conversation()
+		long := strings.Repeat("x", mergeBytes)
+		for range 30 {
+			for range 400 {
+				c.says(delta(long))
+			}
+			synctest.Wait()
+		}
+		if latest := b.snapshot(id).LatestSeq; latest < 2*thread.SequenceBlock {
+			t.Fatalf("only %d numbers were told; the next block never came", latest)
+		}
+	})
+}

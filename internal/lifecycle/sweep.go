@@ -14,6 +14,7 @@ import (
 func (s *Service) sweep() {
 	timer := time.NewTimer(s.cfg.Durations.SweepDelay)
 	defer timer.Stop()
+	settled := false
 	for {
 		select {
 		case <-s.kill.Done():
@@ -23,44 +24,57 @@ func (s *Service) sweep() {
 		if s.closing.Load() {
 			return
 		}
-		s.settleAll()
+		if settled = settled || s.settleAll(); !settled {
+			timer.Reset(s.cfg.Durations.SweepDelay)
+			continue
+		}
 		s.retain()
 		s.shrink()
 		timer.Reset(s.cfg.Durations.SweepEvery)
 	}
 }
 
-// settleAll loads every thread that is not ended, a few at a time.
-func (s *Service) settleAll() {
+// settleAll loads every thread that an earlier daemon left unsettled, a few at a
+// time, and reports whether all are settled now. It stops at the first trouble,
+// so that a full disk does not fill the memory with threads, too.
+func (s *Service) settleAll() bool {
 	after := ""
 	for s.kill.Err() == nil && !s.closing.Load() {
-		ids, err := s.cfg.Store.Live(after, sweepParallel)
+		ids, err := s.cfg.Store.Unsettled(after, sweepParallel)
 		if err != nil {
 			s.cfg.Log.Warn().Err(err).Msg("threads of an earlier run could not be listed; trying again later")
-			return
+			return false
 		}
 		if len(ids) == 0 {
-			return
+			return true
 		}
-		s.settleChunk(ids)
+		if !s.settleChunk(ids) {
+			return false
+		}
 		after = ids[len(ids)-1]
 	}
+	return false
 }
 
-func (s *Service) settleChunk(ids []string) {
+func (s *Service) settleChunk(ids []string) (settled bool) {
+	settled = true
 	actors := make([]*actor, 0, len(ids))
 	for _, id := range ids {
-		a, err := s.open(id)
+		a, err := s.open(s.kill, id)
 		if err != nil {
 			s.cfg.Log.Warn().Err(err).Str(logThread, id).Msg("a thread of an earlier run could not be settled; trying again later")
+			settled = false
 			continue
 		}
 		actors = append(actors, a)
 	}
 	for _, a := range actors {
-		_ = a.awaitSettled(s.kill)
+		if a.awaitSettled(s.kill) != nil || a.unsettled.Load() {
+			settled = false
+		}
 		s.registry.release(a)
 	}
+	return settled
 }
 
 // retain deletes threads that ended long ago and ends threads that were not used
@@ -88,30 +102,30 @@ func (s *Service) retainOne(t thread.Summary, unused time.Duration) {
 	r := s.cfg.Retention
 	switch {
 	case t.Status == thread.Ended && r.Ended > 0 && unused > r.Ended:
-		s.ofOurOwn(t.ThreadID, func(id thread.CallerID) thread.Input { return thread.Delete{Caller: id} })
+		s.expire(t)
 	case (t.Status == thread.Idle || t.Status == thread.Failed) && r.Idle > 0 && unused > r.Idle:
-		s.ofOurOwn(t.ThreadID, func(id thread.CallerID) thread.Input { return thread.End{Caller: id} })
+		s.expire(t)
 	}
 }
 
-// ofOurOwn sends a request to a thread that nobody watches. It reports whether
-// it was granted.
-func (s *Service) ofOurOwn(threadID string, request func(thread.CallerID) thread.Input) bool {
-	a, err := s.open(threadID)
+// expire ends a thread, or deletes an ended one, if it is still as it was when it
+// was listed and nobody watches it. It reports whether that was done.
+func (s *Service) expire(t thread.Summary) bool {
+	a, err := s.open(s.kill, t.ThreadID)
 	if err != nil {
 		return false
 	}
 	defer s.registry.release(a)
-	if a.ring.watched() {
+	if now := a.ring.summary(); a.ring.watched() || !now.UpdatedAt.Equal(t.UpdatedAt) {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(s.kill, retentionPatience)
 	defer cancel()
-	s.cfg.Transfers.Abort(threadID)
+	s.cfg.Transfers.Abort(t.ThreadID)
 	defer s.afterAbort(a)
-	_, err = a.ask(ctx, request)
+	_, err = a.ask(ctx, func(id thread.CallerID) thread.Input { return thread.Expire{Caller: id, UpdatedAt: t.UpdatedAt} })
 	if err != nil && !fault.Is(err, fault.ThreadBusy) {
-		s.cfg.Log.Warn().Err(err).Str(logThread, threadID).Msg("retention of a thread failed; trying again later")
+		s.cfg.Log.Warn().Err(err).Str(logThread, t.ThreadID).Msg("retention of a thread failed; trying again later")
 	}
 	return err == nil
 }
@@ -138,7 +152,7 @@ func (s *Service) shrink() {
 		}
 		deleted := 0
 		for _, t := range oldest {
-			if s.ofOurOwn(t.ThreadID, func(id thread.CallerID) thread.Input { return thread.Delete{Caller: id} }) {
+			if s.expire(t) {
 				deleted++
 			}
 		}

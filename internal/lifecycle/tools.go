@@ -23,7 +23,7 @@ func (s *Service) CallTool(ctx context.Context, r thread.ToolRequest) (jsontext.
 	if s.closing.Load() {
 		return nil, leaving()
 	}
-	a, err := s.open(r.ThreadID)
+	a, err := s.open(ctx, r.ThreadID)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (r *ring) checkToolCall() error {
 // no manifest: TOOLS_MANIFEST_INVALID.
 func (s *Service) ToolSpec(ctx context.Context, threadID, name string) (thread.Tool, error) {
 	noManifest := fault.New(fault.ToolsManifestInvalid, "The thread is unknown or ended, so it has no tools.").With("threadId", threadID)
-	a, err := s.open(threadID)
+	a, err := s.open(ctx, threadID)
 	if fault.Is(err, fault.ThreadNotFound) {
 		return thread.Tool{}, noManifest
 	}
@@ -104,7 +104,7 @@ func (s *Service) ToolSpec(ctx context.Context, threadID, name string) (thread.T
 
 // SubmitToolResult brings the page's answer to a tool request.
 func (s *Service) SubmitToolResult(ctx context.Context, c thread.Caller, threadID, requestID string, result jsontext.Value) error {
-	a, err := s.acquireForCommand(c, threadID)
+	a, err := s.acquireForCommand(ctx, c, threadID)
 	if err != nil {
 		return err
 	}
@@ -181,6 +181,12 @@ func (a *actor) nativeCall(f thread.Frame) {
 	}
 	a.svc.spawn(func() {
 		defer a.natives.Add(-1)
+		defer func() {
+			if p := recover(); p != nil {
+				a.svc.panicked(p, "the check of a tool call")
+				refuse(internal())
+			}
+		}()
 		call, err := a.tools.Check(f.Call.Name, f.Call.Args)
 		if err != nil {
 			refuse(err)

@@ -157,3 +157,32 @@ func TestAListShowsTheStatusThatSettlingWillGive(t *testing.T) {
 		t.Errorf("%d threads are listed as running, %v", len(page.Threads), err)
 	}
 }
+
+func TestOnlyThreadsInNeedOfItAreUnsettled(t *testing.T) {
+	path := testPath(t)
+	s := openAt(t, path, func(s *Store) { s.InstanceID = "before" })
+	const n = 3000
+	for i := range n {
+		c := modelCommit(fmt.Sprintf("t-%05d", i), 1, 0)
+		c.Events, c.Operations, c.Skills = nil, nil, nil
+		c.Record.Instance, c.Record.AutoEnd, c.Record.Active, c.Record.StagedUpload = "before", false, nil, ""
+		c.Record.Workspace, c.Record.Status = thread.Workspace{Path: "/p"}, thread.Idle
+		if i%1000 == 999 {
+			c.Record.Status, c.Record.Active = thread.Running, &thread.ActiveOperation{ID: "op", Kind: thread.User, StartedAt: testTime}
+		}
+		it, err := prepareCommit(&c)
+		must(t, err)
+		must(t, s.queue.push(it))
+		must(t, <-it.done)
+		it.free()
+	}
+	must(t, s.Close())
+	s = openAt(t, path, func(s *Store) { s.InstanceID = "now" })
+	for after, want := range map[string]string{"": "[t-00999 t-01999]", "t-00999": "[t-01999 t-02999]", "t-02999": "[]"} {
+		ids, err := s.Unsettled(after, 2)
+		must(t, err)
+		if got := fmt.Sprint(ids); got != want {
+			t.Errorf("after %q: %s, want %s", after, got, want)
+		}
+	}
+}

@@ -50,6 +50,12 @@ type (
 		RequestID string
 		Result    jsontext.Value
 	}
+	// Expire ends a thread that nobody has used for long, or deletes it if it is
+	// ended, provided that it has not changed since. Reply: nil.
+	Expire struct {
+		Caller    CallerID
+		UpdatedAt time.Time
+	}
 	// Stage remembers the temporary file of an upload, so that a crash does not
 	// leave it behind; "" forgets it. Reply: nil.
 	Stage struct {
@@ -95,7 +101,10 @@ type (
 		Turn  uint64 // the turn for which it was armed; 0 = none
 	}
 	// WatchersChanged says how many subscriptions are open.
-	WatchersChanged struct{ Count int }
+	WatchersChanged struct {
+		Count int
+		Seen  bool // there were some since the last report, if only for a moment
+	}
 	// Delivered says that the answer to a tool call has reached its waiter.
 	Delivered struct{ Waiter CallerID }
 	// Doom says that the turn cannot succeed any more, for a reason of ours.
@@ -118,6 +127,7 @@ func (CallTool) input()         {}
 func (SubmitToolResult) input() {}
 func (Delivered) input()        {}
 func (Stage) input()            {}
+func (Expire) input()           {}
 func (Attached) input()         {}
 func (Started) input()          {}
 func (WorkspaceChecked) input() {}
@@ -161,6 +171,14 @@ func CallerOf(in Input) CallerID {
 		return in.Caller
 	case Stage:
 		return in.Caller
+	case Expire:
+		return in.Caller
 	}
 	return 0
+}
+
+// Then returns the two reports as one.
+func (w WatchersChanged) Then(later WatchersChanged) WatchersChanged {
+	later.Seen = later.Seen || w.Seen || w.Count > 0
+	return later
 }

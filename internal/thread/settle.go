@@ -68,6 +68,7 @@ func (st *stepper) settle() {
 // shutdown ends the operation that runs and, where the thread cannot outlive
 // this daemon, the thread.
 func (st *stepper) shutdown() {
+	st.leaving = true
 	for _, c := range st.resuming {
 		st.refuse(c, st.refusal(fault.CoreRuntimeUnavailable, "The daemon is shutting down."))
 	}

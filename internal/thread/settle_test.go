@@ -2,8 +2,11 @@ package thread
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/pedelec/pedelec-core/internal/fault"
 )
 
 // reloaded has the thread of a scene as another daemon finds it after a crash.
@@ -223,6 +226,65 @@ func TestAStagedUploadIsForgottenWhenItsThreadIsSettled(t *testing.T) {
 		next := Step(s.Crashed(), Settle{}, noon, &out)
 		if next.StagedUpload != "" || next.Status != status || !out.Durable || len(out.Events) != 0 {
 			t.Errorf("%v: settled to %v with %q staged, %d events", status, next.Status, next.StagedUpload, len(out.Events))
+		}
+	}
+}
+
+func TestAThreadExpiresOnlyAsItWasListed(t *testing.T) {
+	tests := []struct {
+		name    string
+		change  func(*Record)
+		asOf    int // minutes behind the record's last update
+		refused bool
+		deletes bool
+		status  Status
+	}{
+		{"idle", func(*Record) {}, 0, false, false, Ended},
+		{"in error", func(r *Record) { r.Status = Failed }, 0, false, false, Ended},
+		{"ended", func(r *Record) { r.Status = Ended }, 0, false, true, Ended},
+		{"used since", func(*Record) {}, -1, true, false, Idle},
+		{"ended since", func(r *Record) { r.Status = Ended }, -1, true, false, Ended},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newScene(t).s
+			tt.change(&s.Record)
+			in := Expire{Caller: 7, UpdatedAt: s.UpdatedAt.Add(time.Duration(tt.asOf) * time.Minute)}
+			var out Output
+			next := Step(s, in, noon, &out)
+			if refused := len(out.Replies) != 1 || out.Replies[0].Err != nil; refused != tt.refused {
+				t.Errorf("refused = %v: %+v", refused, out.Replies)
+			}
+			if out.Delete != tt.deletes || next.Status != tt.status {
+				t.Errorf("delete = %v, status = %v", out.Delete, next.Status)
+			}
+		})
+	}
+}
+
+func TestAnEndAnswersThoseWhoWaitForAResumesCheck(t *testing.T) {
+	sc := newScene(t)
+	var out Output
+	s := Step(sc.s, Resume{Caller: 7}, noon, &out)
+	out.Reset()
+	s = Step(s, End{Caller: 8}, noon, &out)
+	if len(out.Replies) != 2 || out.Replies[0].Caller != 7 || out.Replies[0].Err.Code != fault.ThreadEnded {
+		t.Fatalf("replies = %+v", out.Replies)
+	}
+	out.Reset()
+	if s = Step(s, WorkspaceChecked{}, noon, &out); s.Status != Ended || len(out.Events) != 0 {
+		t.Errorf("the late check made it %v, with %d events", s.Status, len(out.Events))
+	}
+}
+
+func TestNothingBeginsAfterAShutdown(t *testing.T) {
+	var out Output
+	s := Step(newScene(t).s, Shutdown{}, noon, &out)
+	for _, in := range []Input{send(7, "new", "x"), prepare(7, "new"), Resume{Caller: 7}, CallTool{Caller: 7}} {
+		out.Reset()
+		Step(s, in, noon, &out)
+		if len(out.Replies) != 1 || out.Replies[0].Err == nil || out.Replies[0].Err.Code != fault.CoreRuntimeUnavailable {
+			t.Errorf("%T: %+v", in, out.Replies)
 		}
 	}
 }

@@ -19,7 +19,8 @@ type State struct {
 	turn     turn   // the active operation's run; zero when there is none
 	turns    uint64 // turns begun since loading; the last one's id
 	resuming []CallerID
-	watchers int // feeds that are open, as far as autoEnd was told
+	watchers int  // feeds that are open, as far as autoEnd was told
+	leaving  bool // the daemon shuts down: nothing begins any more
 
 	toolOrdinal uint64            // of the tool request that went out last; names its timer
 	answered    []answeredRequest // oldest first; replaced, never changed in place
@@ -44,7 +45,8 @@ type turn struct {
 	doom     *fault.Error // with verdictDoomed
 	enders   []CallerID
 	cancels  []CallerID
-	reserved bool // the next block of sequence numbers was asked for
+	reserved bool      // the next block of sequence numbers was asked for
+	retryAt  time.Time // when to ask again after that failed
 }
 
 // phase is how far a turn has come.
@@ -69,10 +71,11 @@ const (
 
 // Bounds of what a provider says.
 const (
-	maxAckBytes     = 4096      // bytes of a prepare's reply that are kept; a longer one is no acknowledgement
-	maxAckDetail    = 2048      // bytes of a wrong acknowledgement that error details show
-	maxDeltaBytes   = 64 << 10  // a longer fragment is told in pieces
-	maxMessageBytes = 900 << 10 // as a JSON string; a longer message is told in parts
+	reserveRetry    = time.Second // after a block of sequence numbers could not be reserved
+	maxAckBytes     = 4096        // bytes of a prepare's reply that are kept; a longer one is no acknowledgement
+	maxAckDetail    = 2048        // bytes of a wrong acknowledgement that error details show
+	maxDeltaBytes   = 64 << 10    // a longer fragment is told in pieces
+	maxMessageBytes = 900 << 10   // as a JSON string; a longer message is told in parts
 )
 
 // NewState returns the state of a thread that was just loaded or made. self is
@@ -110,6 +113,9 @@ func (s *State) Idle() bool { return s.Active == nil && len(s.resuming) == 0 }
 
 // TurnID returns the id of the turn that runs, or 0.
 func (s *State) TurnID() uint64 { return s.turn.id }
+
+// Decided reports whether the turn that runs was told to stop.
+func (s *State) Decided() bool { return s.turn.verdict != undecided }
 
 // prepared reports whether a prepare has nothing to do. A conversation is never
 // risked for a warm-up, so one with a finished user turn counts.

@@ -31,6 +31,8 @@ func Step(s State, in Input, now time.Time, out *Output) State {
 		st.submitToolResult(in)
 	case Stage:
 		st.stage(in)
+	case Expire:
+		st.expire(in)
 	case Delivered:
 		st.delivered(in)
 	case Attached:
@@ -68,7 +70,7 @@ func Step(s State, in Input, now time.Time, out *Output) State {
 // begins anew with the next request.
 func Refuse(s State, in Input) (next State, keep bool) {
 	switch in.(type) {
-	case Admit, Resume, Delete:
+	case Admit, Resume, Delete, Expire:
 		return s, false
 	case End, CallTool, SubmitToolResult, Stage:
 		return s, CallerOf(in) == 0

@@ -110,6 +110,10 @@ func (st *stepper) completeCancelled(code fault.Code) {
 // completeEnd tells the end of the thread: ended comes first, since clients
 // take everything before it for something else.
 func (st *stepper) completeEnd() {
+	for _, c := range st.resuming { // their check began before the end, and must not undo it
+		st.refuse(c, st.refusal(fault.ThreadEnded, "The thread was ended meanwhile."))
+	}
+	st.resuming = nil
 	group := []Event{{Kind: EventEnded}}
 	if st.Active != nil {
 		err := fault.New(fault.ThreadEnded, "The thread was ended while the operation ran.").With("threadId", st.ID)

@@ -11,7 +11,7 @@ func (st *stepper) admit(in Admit) {
 		st.out.Replies = append(st.out.Replies, reply)
 		return
 	}
-	if in.Leaving {
+	if in.Leaving || st.leaving {
 		st.refuse(in.Caller, st.refusal(fault.CoreRuntimeUnavailable, "The daemon is shutting down."))
 		return
 	}
@@ -171,6 +171,8 @@ func (st *stepper) interrupt(v verdict) {
 
 func (st *stepper) resume(in Resume) {
 	switch {
+	case st.leaving:
+		st.refuse(in.Caller, st.refusal(fault.CoreRuntimeUnavailable, "The daemon is shutting down."))
 	case st.Status.InTurn():
 		st.refuse(in.Caller, st.refusal(fault.ThreadBusy, "The thread is busy with an operation."))
 	case st.Status == Failed:
@@ -215,6 +217,17 @@ func (st *stepper) stage(in Stage) {
 		st.out.Durable = true
 	}
 	st.answer(in.Caller, nil)
+}
+
+func (st *stepper) expire(in Expire) {
+	switch {
+	case !st.UpdatedAt.Equal(in.UpdatedAt) || st.Active != nil:
+		st.refuse(in.Caller, st.refusal(fault.ThreadBusy, "The thread was used meanwhile."))
+	case st.Status == Ended:
+		st.delete(Delete{Caller: in.Caller})
+	default:
+		st.end(End{Caller: in.Caller})
+	}
 }
 
 func (st *stepper) delete(in Delete) {

@@ -24,6 +24,7 @@ func variants() []Input {
 		send(7, "", ""), Admit{Caller: 7}, Admit{Caller: 7, OperationID: "new", Kind: User, Leaving: true},
 		Cancel{Caller: 7}, Cancel{Caller: 7, OperationID: "op"}, Cancel{Caller: 7, OperationID: "other"}, Cancel{},
 		End{Caller: 7}, End{}, Resume{Caller: 7}, Resume{}, Delete{Caller: 7}, Delete{}, Stage{Caller: 7, Name: "f"}, Stage{},
+		Expire{Caller: 7}, Expire{Caller: 7, UpdatedAt: noon}, Expire{},
 		WorkspaceChecked{}, WorkspaceChecked{Err: err}, WatchersChanged{}, WatchersChanged{Count: 1}, WatchersChanged{Count: -1},
 		Settle{}, Shutdown{}, tokens(0), tokens(1), tokens(^uint64(0)), sessionTokens(5), FrameArrived{},
 		TimerFired{}, TimerFired{Timer: 99, Turn: 1},

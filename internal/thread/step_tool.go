@@ -15,6 +15,8 @@ func (s *State) CheckToolCall() *fault.Error {
 		return fault.New(code, msg).With("threadId", s.ID)
 	}
 	switch {
+	case s.leaving:
+		return refusal(fault.CoreRuntimeUnavailable, "The daemon is shutting down.")
 	case s.Status == Ended:
 		return refusal(fault.ThreadEnded, "The thread has ended.")
 	case s.Active == nil || s.Status == Stopping:

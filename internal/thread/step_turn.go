@@ -121,7 +121,7 @@ func (st *stepper) delta(text string) {
 // reserve asks for the next block of sequence numbers when half of this one is
 // used.
 func (st *stepper) reserve() {
-	if st.turn.reserved || st.BlockEnd > st.LatestSeq+SequenceBlock/2 {
+	if st.turn.reserved || st.BlockEnd > st.LatestSeq+SequenceBlock/2 || st.now.Before(st.turn.retryAt) {
 		return
 	}
 	st.turn.reserved = true
@@ -135,6 +135,9 @@ func (st *stepper) blockReserved(in BlockReserved) {
 	}
 	st.turn.reserved = false
 	st.BlockEnd = max(st.BlockEnd, in.End)
+	if in.End == 0 {
+		st.turn.retryAt = st.now.Add(reserveRetry)
+	}
 }
 
 func (st *stepper) message(text string) {
@@ -258,7 +261,7 @@ func (st *stepper) watchersChanged(in WatchersChanged) {
 	}
 	if in.Count > 0 {
 		st.do(Effect{Kind: EffectDisarm, Timer: TimerAutoEnd})
-	} else if before > 0 {
+	} else if before > 0 || in.Seen {
 		st.do(Effect{Kind: EffectArm, Timer: TimerAutoEnd})
 	}
 }
