@@ -3,8 +3,8 @@
 // asking.
 //
 // It owns discovery (which program, which version, does it speak the protocol),
-// the runtimes of the shared providers with their back-off and idle stop, and
-// the permission policy. What a program's protocol looks like is a [Driver]'s
+// the runtimes with their back-off and idle stop, be it one process for all threads
+// of a provider or, in a bounded pool, one for each, and the permission policy. What a program's protocol looks like is a [Driver]'s
 // business; the drivers live in the packages below this one.
 //
 // It never sees the store, never changes a thread, never sends a turn twice, and

@@ -24,7 +24,9 @@ const never = "never"
 func (r *Runtime) Attach(ctx context.Context, spec thread.SessionSpec, sink thread.Sink) (thread.Attachment, error) {
 	for _, old := range r.takeSessions(spec.ThreadID) {
 		old.out.Shut()
-		r.tell("thread/unsubscribe", threadParams{old.id})
+		if old.id != spec.SessionID { // else its frames are wanted again in a moment
+			r.tell("thread/unsubscribe", threadParams{old.id})
+		}
 	}
 	s := &session{
 		r:        r,

@@ -287,10 +287,8 @@ func (s *session) finish(t *turn, outcome thread.Outcome, e *fault.Error) {
 		// request goes out before any later turn's.
 		s.r.tell("thread/backgroundTerminals/clean", threadParams{s.id})
 	}
-	switch {
-	case fenced:
-		s.r.tell("thread/unsubscribe", threadParams{s.id})
-	case !shut:
+	// A fenced session stays subscribed: its thread may be opening it again.
+	if !fenced && !shut {
 		s.out.Frame(thread.Frame{Kind: thread.FrameFinished, Turn: t.id, Outcome: outcome, Err: e})
 	}
 	s.r.link.Changed()

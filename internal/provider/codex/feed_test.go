@@ -1,0 +1,79 @@
+package codex
+
+import (
+	"context"
+	"testing"
+
+	"github.com/rs/zerolog"
+
+	"github.com/pedelec/pedelec-core/internal/fault"
+	"github.com/pedelec/pedelec-core/internal/provider"
+	"github.com/pedelec/pedelec-core/internal/provider/jsonrpc"
+	"github.com/pedelec/pedelec-core/internal/thread"
+)
+
+// blind is a sink that only counts.
+type blind struct{ frames, ends int }
+
+func (b *blind) Frame(f thread.Frame) {
+	b.frames++
+	if f.Kind == thread.FrameFinished {
+		b.ends++
+	}
+}
+
+// running returns a runtime with the turn "turn" in the conversation "thread".
+func running(sink thread.Sink) *Runtime {
+	r := newRuntime(quick(), provider.Link{
+		Write: func(context.Context, []byte) error { return nil }, Post: func([]byte) error { return nil },
+		Changed: func() {}, Log: zerolog.Nop(), Redactor: &fault.Redactor{},
+	})
+	s := &session{r: r, id: "thread", threadID: "t", out: provider.NewOutlet(sink), tools: thread.ModelNames([]thread.Tool{{Name: "add"}})}
+	s.turn = &turn{id: 1, agentID: "turn", accepted: make(chan struct{}), ended: make(chan struct{}), calls: map[string][]jsonrpc.ID{}, told: map[string]bool{}}
+	r.turns = 1
+	r.sessions["thread"] = s
+	return r
+}
+
+func FuzzFeed(f *testing.F) {
+	for _, line := range []string{
+		`{"method":"item/agentMessage/delta","params":{"threadId":"thread","turnId":"turn","itemId":"i","delta":"x"}}`,
+		`{"method":"item/completed","params":{"threadId":"thread","turnId":"turn","item":{"type":"agentMessage","id":"i","text":"x"}}}`,
+		`{"method":"turn/completed","params":{"threadId":"thread","turn":{"id":"turn","status":"failed","error":{"message":"m","codexErrorInfo":{"x":{"httpStatusCode":429}}}}}}`,
+		`{"method":"thread/tokenUsage/updated","params":{"threadId":"thread","turnId":"turn","tokenUsage":{"total":{"totalTokens":12}}}}`,
+		`{"id":0,"method":"item/tool/call","params":{"threadId":"thread","turnId":"turn","callId":"c","tool":"add","arguments":{}}}`,
+		`{"id":1,"method":"item/commandExecution/requestApproval","params":{}}`,
+		`{"id":1,"result":{}}`, `{"method":"turn/started","params":{"threadId":"thread","turn":{"id":"other"}}}`, `[]`, ``,
+	} {
+		f.Add([]byte(line))
+	}
+	f.Fuzz(func(t *testing.T, line []byte) {
+		sink := &blind{}
+		r := running(sink)
+		r.Feed(line)
+		r.Skipped(line)
+		r.Gone(fault.New(fault.ProviderRuntimeDisconnected, "Over."))
+		if sink.ends != 1 {
+			t.Errorf("%d terminal frames after %q", sink.ends, line)
+		}
+	})
+}
+
+func BenchmarkDelta(b *testing.B) {
+	line := []byte(`{"method":"item/agentMessage/delta","params":{"threadId":"thread","turnId":"turn","itemId":"msg_1","delta":"a few words"},"emittedAtMs":1796058121626}`)
+	b.Run("fed", func(b *testing.B) {
+		r := running(&blind{})
+		b.ReportAllocs()
+		for b.Loop() {
+			r.Feed(line)
+		}
+	})
+	b.Run("baseline-decode", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := jsonrpc.Decode(line); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
