@@ -128,7 +128,7 @@ func TestBench(t *testing.T) {
 	}{
 		{"start", benchStart}, {"memory", benchMemory}, {"ping", benchPing}, {"commands", benchCommands},
 		{"latency", benchLatency}, {"deltas", benchDeltas}, {"fan-out", benchFanOut}, {"replay", benchReplay},
-		{"stalled", benchStalled}, {"binary", benchBinary},
+		{"tools", benchTools}, {"stalled", benchStalled}, {"upload", benchUpload}, {"binary", benchBinary},
 	} {
 		t.Run(b.name, func(t *testing.T) { b.run(t, r) })
 	}

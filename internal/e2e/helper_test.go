@@ -28,6 +28,8 @@ func help(args []string) int {
 		return echoServer()
 	case "lines":
 		return stampedLines(args[1:])
+	case "sink":
+		return sinkServer(args[1])
 	case "overhear":
 		return overhear(args[1:])
 	}
