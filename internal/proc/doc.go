@@ -8,6 +8,8 @@
 // possible: agents put their tools into sessions of their own, which no signal
 // to a group reaches once the agent is dead.
 //
+// It also runs programs for what they print, which are no runtimes: Output.
+//
 // It never interprets a frame, never restarts anything, never decides that an
 // agent is too slow; that is the provider's business. It holds no secret, and
 // logs no line that a runtime printed.

@@ -40,19 +40,16 @@ var removed = []string{"CLAUDECODE*", RuntimeIDEnv}
 // noProxy are the hosts that must be reached directly: the daemon itself.
 var noProxy = []string{"127.0.0.1", "localhost", "::1"}
 
-// environment builds a runtime's environment: the allowed part of base, then
-// extra, where the last setting of a name wins, then what must be so.
-func environment(base, inherit, extra []string, runtimeID string) []string {
+// Environment builds the environment of a child: what every one inherits and what
+// inherit names of base, then extra, where the last setting of a name wins, then
+// what must be so. All three hold NAME=value, but for inherit: names, of which a
+// final * makes a prefix.
+func Environment(base, inherit, extra []string) []string {
 	allow := slices.Concat(inherited, inherit)
 	if runtime.GOOS == "windows" {
 		allow = append(allow, inheritedWindows...)
 	}
-	var env variables
-	for _, kv := range base {
-		if name, value, ok := cutVariable(kv); ok && matchesAny(name, allow) && !matchesAny(name, removed) {
-			env.set(name, value)
-		}
-	}
+	env := variables{Select(base, allow)}
 	for _, kv := range extra {
 		if name, value, ok := cutVariable(kv); ok && !matchesAny(name, removed) {
 			env.set(name, value)
@@ -60,8 +57,24 @@ func environment(base, inherit, extra []string, runtimeID string) []string {
 	}
 	env.bypassProxy()
 	env.speakUTF8()
-	env.set(RuntimeIDEnv, runtimeID)
 	return env.list
+}
+
+// Select returns the variables of an environment that are named, of which a final
+// * makes a prefix, each once. What is never passed on is not among them.
+func Select(base, names []string) []string {
+	var env variables
+	for _, kv := range base {
+		if name, value, ok := cutVariable(kv); ok && matchesAny(name, names) && !matchesAny(name, removed) {
+			env.set(name, value)
+		}
+	}
+	return env.list
+}
+
+// environment is that of a runtime: it carries the runtime's mark.
+func environment(base, inherit, extra []string, runtimeID string) []string {
+	return append(Environment(base, inherit, extra), RuntimeIDEnv+"="+runtimeID)
 }
 
 // variables is an environment in which each name stands once.

@@ -63,7 +63,8 @@ type Starter struct {
 	closed   bool
 	running  map[*Process]struct{}
 	starting sync.WaitGroup
-	sweeping chan struct{} // closed when the sweep that is under way has ended; nil = none
+	sweeping chan struct{} // closed when the sweep that is under way, or awaited, has ended; nil = none
+	held     bool          // the sweep is awaited
 }
 
 // New returns a Starter with the default waits. instance must differ between
@@ -102,8 +103,9 @@ func (s *Starter) spawner() {
 }
 
 // Start starts a program. Cancelling ctx gives a start up that is under way and
-// means nothing afterwards. It waits for a sweep that is under way. Errors:
-// PROVIDER_RUNTIME_START_FAILED, CORE_RUNTIME_UNAVAILABLE after Close.
+// means nothing afterwards. It waits for a sweep that is under way, or that
+// [Starter.HoldStarts] announced. Errors: PROVIDER_RUNTIME_START_FAILED,
+// CORE_RUNTIME_UNAVAILABLE after Close.
 func (s *Starter) Start(ctx context.Context, spec Spec) (*Process, error) {
 	if err := s.begin(); err != nil {
 		return nil, err

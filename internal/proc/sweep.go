@@ -80,11 +80,22 @@ func killLeft(left []Entry, ids map[string]bool) error {
 	return failed
 }
 
+// HoldStarts makes starts wait for the end of a sweep that has yet to begin. It is
+// called once, before the first start.
+func (s *Starter) HoldStarts() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sweeping, s.held = make(chan struct{}), true
+}
+
 // beginSweep makes starts wait until the returned function is called.
 func (s *Starter) beginSweep() (end func()) {
 	running := make(chan struct{})
 	s.mu.Lock()
 	before := s.sweeping
+	if s.held { // those who wait already wait for this sweep
+		running, before, s.held = s.sweeping, nil, false
+	}
 	s.sweeping = running
 	s.mu.Unlock()
 	if before != nil {

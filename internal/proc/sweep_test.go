@@ -340,6 +340,30 @@ func TestAStartWaitsForTheSweep(t *testing.T) {
 	}
 }
 
+func TestAHeldStartWaitsForASweepThatIsYetToBegin(t *testing.T) {
+	f := newFixture(t)
+	f.HoldStarts()
+	started := make(chan *Process, 1)
+	go func() {
+		p, _ := f.Start(background(), Spec{Path: os.Args[0], Env: []string{childEnv + "=hang"}})
+		started <- p
+	}()
+	select {
+	case <-started:
+		t.Error("started before the sweep")
+	default:
+	}
+	if err := f.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if p := receive(t, started); p == nil {
+		t.Error("did not start after the sweep")
+	}
+	if err := f.Sweep(t.Context()); err != nil { // a later one is an ordinary one
+		t.Fatal(err)
+	}
+}
+
 func TestParseStartTime(t *testing.T) {
 	tests := []struct {
 		name, stat string

@@ -62,11 +62,10 @@ func newJob() (windows.Handle, error) {
 	return job, nil
 }
 
-// spawn starts a program without a window, suspended, puts it into a Job of its
+// spawn starts a program without a console, suspended, puts it into a Job of its
 // own and lets it run: so nothing that it starts is outside.
 func spawn(path string, args []string, attr *os.ProcAttr) (*os.Process, *kin, error) {
 	attr.Sys = &syscall.SysProcAttr{
-		HideWindow:    true,
 		CreationFlags: windows.CREATE_SUSPENDED | windows.CREATE_NO_WINDOW | windows.CREATE_NEW_PROCESS_GROUP,
 	}
 	argv := append([]string{path}, args...)
