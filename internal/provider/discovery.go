@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/pedelec/pedelec-core/internal/fault"
+	"github.com/pedelec/pedelec-core/internal/proc"
 	"github.com/pedelec/pedelec-core/internal/thread"
 )
 
@@ -281,10 +282,7 @@ func (d *discovery) examine(ctx context.Context, driver Driver, c candidate, sea
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.ProbeTimeout)
 	defer cancel()
-	environ := withVariable(d.cfg.Environ, "PATH", searchPath)
-	for name, value := range env {
-		environ = withVariable(environ, name, value)
-	}
+	environ := probeEnviron(d.cfg.Environ, driver.Inherit, searchPath, env)
 	version, help := "", ""
 	var both errgroup.Group
 	both.Go(func() (err error) {
@@ -305,6 +303,16 @@ func (d *discovery) examine(ctx context.Context, driver Driver, c candidate, sea
 		return found{key: key, err: notAvailable(driver, "%s does not offer %q; update it or set providerSettings.%s.command.", name, strings.Join(driver.Args, " "), driver.Provider)}
 	}
 	return found{key: key, program: Program{Path: c.path, Lead: c.lead, SearchPath: searchPath, Version: firstLine(version)}}
+}
+
+// probeEnviron is the environment of a program that is asked about itself: it sees
+// what it would see as an agent, and none of the daemon's other variables.
+func probeEnviron(base, inherit []string, searchPath string, own map[string]string) []string {
+	extra := []string{"PATH=" + searchPath}
+	for name, value := range own {
+		extra = append(extra, name+"="+value)
+	}
+	return proc.Environment(base, inherit, extra)
 }
 
 // exitWords keeps paths out of a sentence that pages may see.

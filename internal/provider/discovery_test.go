@@ -66,8 +66,11 @@ func (p *place) put(name, script string) string {
 	return path
 }
 
-func (p *place) manager() *Manager {
-	p.cfg.Override = func(thread.Provider) Override { return Override{Command: p.command} }
+func (p *place) manager() *Manager { return p.managerWith(nil) }
+
+// managerWith returns a manager whose settings give programs an environment.
+func (p *place) managerWith(env map[string]string) *Manager {
+	p.cfg.Override = func(thread.Provider) Override { return Override{Command: p.command, Env: env} }
 	m := New(p.cfg)
 	p.t.Cleanup(func() {
 		if err := m.Close(context.Background()); err != nil {
@@ -303,5 +306,47 @@ func TestChildrenGetThePathThatFoundThemWithTheDaemonsBinFirst(t *testing.T) {
 	dirs := filepath.SplitList(program.SearchPath)
 	if dirs[0] != filepath.Join(p.cfg.HomeDir, "bin") || dirs[1] != p.root+"/a" || slices.Contains(dirs, "relative") {
 		t.Errorf("search path %v", dirs)
+	}
+}
+
+// environOf returns what a script wrote of its environment.
+func (p *place) environOf(file string) []string {
+	p.t.Helper()
+	text, err := os.ReadFile(filepath.Join(p.root, file))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return strings.Split(string(text), "\n")
+}
+
+func TestProbesAndTheLoginShellSeeNoneOfTheDaemonsSecrets(t *testing.T) {
+	p := newPlace(t)
+	p.put("a/agent", strings.Replace(good, "echo x", "env > \"$(dirname \"$0\")/env\"; echo x", 1))
+	p.cfg.LoginShell = p.put("shell", "#!/bin/sh\nenv > \"$(dirname \"$0\")/env\"\nexit 1\n")
+	p.cfg.Drivers[0].Inherit = []string{"CURSOR_*"}
+	p.cfg.Environ = append(p.cfg.Environ, "USER=me", "TERM=dumb", "CURSOR_CONFIG=c", "HTTPS_PROXY=http://p", "CLAUDECODE=1", "OPENAI_API_KEY=secret", "PEDELEC_TOKEN=secret")
+	m := p.managerWith(map[string]string{"OWN": "1"})
+	if s := p.cursor(m); !s.Available {
+		t.Fatalf("status %+v", s)
+	}
+	tests := []struct {
+		file       string
+		seen, kept []string
+	}{
+		{"a/env", []string{"USER=me", "CURSOR_CONFIG=c", "HTTPS_PROXY=http://p", "OWN=1"}, nil},
+		{"env", []string{"USER=me", "TERM=dumb", "HOME=" + p.root}, []string{"CURSOR_CONFIG", "HTTPS_PROXY", "OWN"}},
+	}
+	for _, tt := range tests {
+		environ := p.environOf(tt.file)
+		for _, kv := range tt.seen {
+			if !slices.Contains(environ, kv) {
+				t.Errorf("%s: %s is missing", tt.file, kv)
+			}
+		}
+		for _, name := range append(tt.kept, "CLAUDECODE", "OPENAI_API_KEY", "PEDELEC_TOKEN") {
+			if slices.ContainsFunc(environ, func(kv string) bool { return strings.HasPrefix(kv, name+"=") }) {
+				t.Errorf("%s: %s is seen", tt.file, name)
+			}
+		}
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"github.com/pedelec/pedelec-core/internal/proc"
 )
 
 // loginShellTimeout bounds a login shell that prints its PATH: start files of
@@ -19,6 +21,13 @@ const loginShellTimeout = 3 * time.Second
 // pathMarker frames the PATH in what a login shell prints, since its start files
 // may print too. It begins with what cannot be part of the name before it.
 const pathMarker = "%pedelec-path%"
+
+// loginVariables are what a login gives a shell to begin with. Its start files run
+// programs of all kinds, which the daemon's keys do not concern.
+var loginVariables = []string{
+	"HOME", "USER", "LOGNAME", "SHELL", "PATH", "TERM",
+	"LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "XDG_*",
+}
 
 // LoginShell returns the shell whose PATH is worth asking for, or "": on macOS
 // always, since programs that are started from the Dock get a bare PATH, and
@@ -76,7 +85,7 @@ func loginPath(ctx context.Context, cfg Config) string {
 	if strings.HasSuffix(cfg.LoginShell, "zsh") { // many set PATH in .zshrc
 		args = slices.Insert(args, 1, "-i")
 	}
-	out, _ := probe(ctx, cfg.LoginShell, args, cfg.Environ)
+	out, _ := probe(ctx, cfg.LoginShell, args, proc.Select(cfg.Environ, loginVariables))
 	_, rest, ok := strings.Cut(out, pathMarker)
 	if !ok {
 		return ""
@@ -103,9 +112,4 @@ func sameVariable(a, b string) bool {
 		return strings.EqualFold(a, b)
 	}
 	return a == b
-}
-
-// withVariable returns an environment with one variable set.
-func withVariable(environ []string, name, value string) []string {
-	return append(slices.Clip(slices.Clone(environ)), name+"="+value)
 }
