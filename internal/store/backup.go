@@ -18,12 +18,7 @@ import (
 // INVALID_INPUT when something is at the path or its folder cannot be written,
 // STORAGE_FULL, STORAGE_FAILED, OPERATION_CANCELLED with ctx.
 func (s *Store) Backup(ctx context.Context, path string) (bytes int64, err error) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.db == nil {
-		return 0, errClosed()
-	}
-	bytes, err = writeCopy(s.db, path, ctx.Err)
+	bytes, err = writeCopy(path, func(f io.Writer) (int64, error) { return s.copyTo(ctx, f) })
 	switch {
 	case err == nil:
 		return bytes, nil
@@ -39,10 +34,19 @@ func (s *Store) Backup(ctx context.Context, path string) (bytes int64, err error
 	return 0, fault.Wrap(fault.StorageFailed, "store.backup", err, "The backup could not be written.")
 }
 
-// writeCopy writes what one read transaction sees into a new file and syncs it.
-// stop, unless nil, is asked between pieces. On an error the file is removed,
-// except when it was there before.
-func writeCopy(db *bolt.DB, path string, stop func() error) (bytes int64, err error) {
+// copyTo writes what one read transaction sees into a file, until ctx is done.
+func (s *Store) copyTo(ctx context.Context, f io.Writer) (bytes int64, err error) {
+	w := &stoppable{w: f, stop: ctx.Err}
+	err = s.view("store.backup", func(tx *bolt.Tx) (err error) {
+		bytes, err = tx.WriteTo(w)
+		return err
+	})
+	return bytes, errors.Join(err, w.err)
+}
+
+// writeCopy makes a new file, lets write fill it, and syncs it. On an error the
+// file is removed, except when it was there before.
+func writeCopy(path string, write func(io.Writer) (bytes int64, err error)) (bytes int64, err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
 	if err != nil {
 		return 0, err
@@ -56,13 +60,8 @@ func writeCopy(db *bolt.DB, path string, stop func() error) (bytes int64, err er
 	if err := fault.Point(pointBackupBefore); err != nil {
 		return 0, err
 	}
-	w := &stoppable{w: f, stop: stop}
-	err = db.View(func(tx *bolt.Tx) error {
-		bytes, err = tx.WriteTo(w)
-		return err
-	})
-	if err != nil {
-		return 0, errors.Join(err, w.err)
+	if bytes, err = write(f); err != nil {
+		return 0, err
 	}
 	if err := fault.Point(pointBackupSync); err != nil {
 		return 0, err

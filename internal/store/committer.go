@@ -124,7 +124,7 @@ func (e *updateError) Unwrap() error { return e.err }
 func (s *Store) update(batch []*item) (left bool, err error) {
 	committing := false
 	fail := func(err error) error { return &updateError{committing: committing, err: err} }
-	if s.db == nil || s.stuck.Load() {
+	if s.opened == nil || s.opened.isStuck() {
 		if err := s.reopen(); err != nil {
 			return false, fail(err)
 		}
@@ -143,7 +143,7 @@ func (s *Store) update(batch []*item) (left bool, err error) {
 			err = fail(cause)
 		}
 		if err != nil {
-			s.rollback(tx)
+			s.opened.rollback(tx)
 		}
 	}()
 
@@ -162,7 +162,7 @@ func (s *Store) update(batch []*item) (left bool, err error) {
 		}
 	}
 	if applied == 0 {
-		s.rollback(tx)
+		s.opened.rollback(tx)
 		return false, nil
 	}
 	if err := fault.Point(pointUpdateAfter); err != nil {
@@ -183,46 +183,22 @@ func (s *Store) update(batch []*item) (left bool, err error) {
 
 // beginWrite begins a write transaction, after a reopening if the mapping was
 // lost.
-func (s *Store) beginWrite() (tx *bolt.Tx, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			s.stuck.Store(true)
-			cause := fmt.Errorf("%w: panic while beginning to write: %v", errDamaged, p)
-			s.damaged("store.begin", cause)
-			tx, err = nil, cause
-		}
-	}()
-	tx, err = s.db.Begin(true)
+func (s *Store) beginWrite() (*bolt.Tx, error) {
+	tx, err := s.opened.begin(true)
 	if !errors.Is(err, berrors.ErrInvalidMapping) && !errors.Is(err, berrors.ErrDatabaseNotOpen) {
 		return tx, err
 	}
 	if err := s.reopen(); err != nil {
 		return nil, err
 	}
-	return s.db.Begin(true)
+	return s.opened.begin(true)
 }
 
-// rollback ends a write transaction in whatever state a failure left it. It
-// reads nothing of the file, as bolt's Update would: that could fail again and
-// leave the writer's lock held.
-func (s *Store) rollback(tx *bolt.Tx) {
-	defer func() {
-		if p := recover(); p != nil {
-			s.stuck.Store(true)
-		}
-	}()
-	_ = tx.Rollback()
-}
-
-// closeFile closes the database. One that is stuck cannot be closed; then only
-// its file is, which gives the file's lock back.
+// closeFile closes the database, for those who hold mu or have nobody else.
 func (s *Store) closeFile() error {
-	db := s.db
-	s.db = nil
-	if s.stuck.Swap(false) {
-		return s.file.Close()
-	}
-	return db.Close()
+	o := s.opened
+	s.opened = nil
+	return o.close()
 }
 
 // reconcile answers a batch whose commit reported an error: bbolt may have
@@ -269,23 +245,23 @@ func (s *Store) found(batch []*item) (found bool) {
 
 // reopen closes the database and opens it again, and proves that it can be
 // written. That write also makes durable what an unfinished sync had left in
-// the operating system's hands. Afterwards s.db is nil if it failed.
+// the operating system's hands. Afterwards s.opened is nil if it failed.
 func (s *Store) reopen() error {
 	if err := fault.Point(pointReopenBefore); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.db != nil {
+	if s.opened != nil {
 		if err := s.closeFile(); err != nil {
 			s.Log.Warn().Err(err).Msg("The database did not close well before it was reopened.")
 		}
 	}
-	db, file, err := s.openChecked()
+	o, err := s.openChecked()
 	if err != nil {
 		return err
 	}
-	s.db, s.file = db, file
+	s.opened = o
 	if err := s.writeMeta(metaInstance, []byte(s.InstanceID)); err != nil {
 		_ = s.closeFile()
 		return fmt.Errorf("writing after reopening: %w", err)
@@ -295,24 +271,10 @@ func (s *Store) reopen() error {
 
 // writeMeta puts one value into the meta bucket, outside of the committer's
 // batches.
-func (s *Store) writeMeta(key, value []byte) (err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	tx, err := s.db.Begin(true)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: %v", errDamaged, p)
-		}
-		if err != nil {
-			s.rollback(tx)
-		}
-	}()
-	if err := tx.Bucket(bucketMeta).Put(key, value); err != nil {
-		return err
-	}
-	return tx.Commit()
+func (s *Store) writeMeta(key, value []byte) error {
+	return guarded(s.opened.update, func(tx *bolt.Tx) error {
+		return tx.Bucket(bucketMeta).Put(key, value)
+	})
 }
 
 // writeFault turns the cause of a failed write into what its callers get.

@@ -25,7 +25,7 @@ type compaction struct {
 // worthCompacting reports whether more than half of the file, and more than
 // CompactFree, is free.
 func (s *Store) worthCompacting() (worth bool, fileBytes int64) {
-	size, err := s.size()
+	size, err := s.Size()
 	if err != nil {
 		return false, 0
 	}
@@ -36,7 +36,7 @@ func (s *Store) worthCompacting() (worth bool, fileBytes int64) {
 // transaction, which is harmless as long as nobody writes; the first write
 // abandons it.
 func (s *Store) startCompaction() {
-	if s.db == nil || s.compacting != nil {
+	if s.opened == nil || s.compacting != nil {
 		return
 	}
 	if worth, _ := s.worthCompacting(); !worth {
@@ -94,11 +94,11 @@ func (s *Store) replaceFile() error {
 	if err == nil {
 		err = s.renameCompacted()
 	}
-	db, file, openErr := s.openFile(s.path)
+	o, openErr := s.openFile(s.path)
 	if openErr != nil {
 		return errors.Join(err, openErr)
 	}
-	s.db, s.file = db, file
+	s.opened = o
 	return err
 }
 

@@ -36,8 +36,8 @@ func openFault(cause error, msg string) error {
 	return fault.Wrap(fault.StorageFailed, "store.open", cause, msg)
 }
 
-// open makes s.db usable: made, moved aside, upgraded or just opened, and marked
-// as in use.
+// open makes s.opened usable: made, moved aside, upgraded or just opened, and
+// marked as in use.
 func (s *Store) open() error {
 	for _, suffix := range []string{suffixNew, suffixCompact} {
 		// What a crash left half made holds nothing that the database lacks.
@@ -48,7 +48,7 @@ func (s *Store) open() error {
 	if err := s.createIfMissing(); err != nil {
 		return err
 	}
-	db, file, err := s.openChecked()
+	o, err := s.openChecked()
 	if isDamage(err) {
 		if err := s.moveAside(err); err != nil {
 			return err
@@ -56,7 +56,7 @@ func (s *Store) open() error {
 		if err := s.createIfMissing(); err != nil {
 			return err
 		}
-		db, file, err = s.openChecked()
+		o, err = s.openChecked()
 	}
 	switch {
 	case errors.Is(err, berrors.ErrTimeout):
@@ -64,18 +64,18 @@ func (s *Store) open() error {
 	case err != nil:
 		return openFault(err, fmt.Sprintf("The database %s cannot be opened.", s.path))
 	}
-	if err := s.begin(db); err != nil {
-		_ = db.Close()
+	if err := s.begin(o); err != nil {
+		_ = o.close()
 		return err
 	}
-	s.db, s.file = db, file
+	s.opened = o
 	return nil
 }
 
 // begin upgrades the file if it is older and marks it as in use.
-func (s *Store) begin(db *bolt.DB) error {
+func (s *Store) begin(o *opening) error {
 	found, clean := uint32(0), false
-	err := db.View(func(tx *bolt.Tx) error {
+	err := guarded(o.view, func(tx *bolt.Tx) error {
 		meta := tx.Bucket(bucketMeta)
 		found = schemaOf(meta)
 		clean = meta.Get(metaClean) != nil
@@ -88,12 +88,12 @@ func (s *Store) begin(db *bolt.DB) error {
 		return openFault(nil, fmt.Sprintf("The database %s has schema %d, and this program knows schemas up to %d. Use the newer version of the program, or another home folder.", s.path, found, s.schema))
 	}
 	if found < s.schema {
-		if err := s.migrate(db, found); err != nil {
+		if err := s.migrate(o, found); err != nil {
 			return err
 		}
 	}
 	s.unclean = !clean || s.damage != nil // a damaged file took its ledgers along
-	err = db.Update(func(tx *bolt.Tx) error {
+	err = guarded(o.update, func(tx *bolt.Tx) error {
 		meta := tx.Bucket(bucketMeta)
 		if err := meta.Delete(metaClean); err != nil {
 			return err
@@ -177,7 +177,8 @@ func (s *Store) options() *bolt.Options {
 
 // openFile opens the database and turns a panic of bbolt into an error that
 // isDamage knows.
-func (s *Store) openFile(path string) (db *bolt.DB, file *os.File, err error) {
+func (s *Store) openFile(path string) (o *opening, err error) {
+	var file *os.File
 	options := s.options()
 	options.OpenFile = func(name string, flag int, mode os.FileMode) (f *os.File, err error) {
 		file, err = os.OpenFile(name, flag&^os.O_CREATE, mode)
@@ -189,45 +190,48 @@ func (s *Store) openFile(path string) (db *bolt.DB, file *os.File, err error) {
 			if file != nil {
 				_ = file.Close() // gives the lock back; the mapping is lost
 			}
-			db, file, err = nil, nil, fmt.Errorf("%w: %v", errDamaged, p)
+			o, err = nil, fmt.Errorf("%w: %v", errDamaged, p)
 		}
 	}()
-	db, err = bolt.Open(path, fileMode, options)
+	db, err := bolt.Open(path, fileMode, options)
 	if err != nil && options.InitialMmapSize > 0 && isNoMemory(err) {
 		// An address space limit: begin small and grow.
 		options.InitialMmapSize = 0
 		db, err = bolt.Open(path, fileMode, options)
 	}
-	return db, file, err
+	if err != nil {
+		return nil, err
+	}
+	return newOpening(db, file), nil
 }
 
 // openChecked opens the file and reads enough of it to tell that it is whole.
-func (s *Store) openChecked() (*bolt.DB, *os.File, error) {
+func (s *Store) openChecked() (*opening, error) {
 	info, err := os.Stat(s.path)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if info.Size() == 0 {
-		return nil, nil, fmt.Errorf("%w: it is empty", errDamaged) // bbolt would take it for a new one
+		return nil, fmt.Errorf("%w: it is empty", errDamaged) // bbolt would take it for a new one
 	}
-	db, file, err := s.openFile(s.path)
+	o, err := s.openFile(s.path)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if err := firstRead(db, info.Size()); err != nil {
-		_ = db.Close()
-		return nil, nil, err
+	if err := firstRead(o, info.Size()); err != nil {
+		_ = o.close()
+		return nil, err
 	}
 	if err := os.Chmod(s.path, fileMode); err != nil {
-		_ = db.Close()
-		return nil, nil, err
+		_ = o.close()
+		return nil, err
 	}
-	return db, file, nil
+	return o, nil
 }
 
 // firstRead looks at the root and at one path down each bucket.
-func firstRead(db *bolt.DB, fileBytes int64) error {
-	return guarded(db.View, func(tx *bolt.Tx) error {
+func firstRead(o *opening, fileBytes int64) error {
+	return guarded(o.view, func(tx *bolt.Tx) error {
 		if tx.Size() > fileBytes {
 			return fmt.Errorf("%w: it has %d of %d bytes", errDamaged, fileBytes, tx.Size())
 		}
@@ -283,15 +287,19 @@ func (s *Store) moveAside(cause error) error {
 
 // migrate copies the older file and lifts it to the current schema in one
 // transaction.
-func (s *Store) migrate(db *bolt.DB, found uint32) error {
+func (s *Store) migrate(o *opening, found uint32) error {
 	kept := fmt.Sprintf("%s%s%d-%s", s.path, suffixOld, found, s.Now().UTC().Format(stampLayout))
-	if _, err := writeCopy(db, kept, nil); err != nil {
+	err := guarded(o.view, func(tx *bolt.Tx) error {
+		_, err := writeCopy(kept, tx.WriteTo)
+		return err
+	})
+	if err != nil {
 		return openFault(err, fmt.Sprintf("The database is of an older version and could not be copied to %s before its upgrade; nothing was changed.", kept))
 	}
 	if err := fault.Point(pointMigrateBefore); err != nil {
 		return openFault(err, "The database could not be upgraded.")
 	}
-	err := guarded(db.Update, func(tx *bolt.Tx) error {
+	err = guarded(o.update, func(tx *bolt.Tx) error {
 		for _, m := range s.migrations {
 			if m.to <= found || m.to > s.schema {
 				continue

@@ -28,24 +28,14 @@ func (s *Store) view(op string, fn func(*bolt.Tx) error) error {
 	if err := fault.Point(pointReadBefore); err != nil {
 		return fault.Wrap(fault.StorageFailed, op, err, "The database could not be read.")
 	}
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.db == nil {
-		return errClosed()
+	o, err := s.enter()
+	if err != nil {
+		return err
 	}
-	if s.stuck.Load() {
-		return fault.Wrap(fault.StorageFailed, op, errDamaged, "The database cannot be read.")
-	}
-	begun := false
-	err := guarded(s.db.View, func(tx *bolt.Tx) error {
-		begun = true
-		return fn(tx)
-	})
+	defer o.leave()
+	err = guarded(o.view, fn)
 	if err == nil {
 		return nil
-	}
-	if !begun && errors.Is(err, errDamaged) {
-		s.stuck.Store(true) // bbolt held its locks when the first page failed
 	}
 	var known *fault.Error
 	if errors.As(err, &known) {

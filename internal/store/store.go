@@ -3,7 +3,6 @@ package store
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -50,12 +49,11 @@ type Store struct {
 	queue   *queue
 	stopped chan struct{} // closed when the committer is done
 
-	// mu guards db: readers hold it while they read, the committer takes it to
-	// reopen or replace the file. Only the committer changes db after Open.
-	mu    sync.RWMutex
-	db    *bolt.DB
-	file  *os.File    // db's own
-	stuck atomic.Bool // a panic left one of db's own locks held
+	// mu guards opened: readers hold it while they enter, the committer holds it
+	// while it reopens or replaces the file. Only the committer changes opened
+	// after Open.
+	mu     sync.RWMutex
+	opened *opening // nil = closed, or could not be reopened
 
 	unclean bool    // the previous run did not close the file
 	damage  *Damage // what Open found
@@ -113,7 +111,7 @@ func (s *Store) Close() error {
 	}
 	s.queue.close()
 	<-s.stopped
-	if s.db == nil {
+	if s.opened == nil {
 		return nil
 	}
 	err := fault.Point(pointCloseBefore)
@@ -185,7 +183,7 @@ func (s *Store) Healthy() error {
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if s.db == nil {
+	if s.opened == nil {
 		return errClosed()
 	}
 	return nil
@@ -210,16 +208,21 @@ type Size struct {
 
 // Size returns the size of the database. Error: STORAGE_FAILED.
 func (s *Store) Size() (Size, error) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.db == nil {
-		return Size{}, errClosed()
+	var usedBytes, freeBytes int64
+	err := s.view("store.size", func(tx *bolt.Tx) error {
+		stats := tx.DB().Stats()
+		usedBytes = tx.Size()
+		freeBytes = int64(stats.FreePageN+stats.PendingPageN) * int64(tx.DB().Info().PageSize)
+		return nil
+	})
+	if err != nil {
+		return Size{}, err
 	}
-	size, err := s.size()
+	info, err := os.Stat(s.path)
 	if err != nil {
 		return Size{}, fault.Wrap(fault.StorageFailed, "store.size", err, "The size of the database cannot be told.")
 	}
-	return size, nil
+	return Size{FileBytes: info.Size(), FreeBytes: freeBytes + max(0, info.Size()-usedBytes)}, nil
 }
 
 // UsedBytes returns how much of the database's file is in use. Error:
@@ -227,23 +230,4 @@ func (s *Store) Size() (Size, error) {
 func (s *Store) UsedBytes() (int64, error) {
 	size, err := s.Size()
 	return size.FileBytes - size.FreeBytes, err
-}
-
-// size is Size for those who hold mu or are the committer.
-func (s *Store) size() (Size, error) {
-	info, err := os.Stat(s.path)
-	if err != nil {
-		return Size{}, err
-	}
-	used := info.Size()
-	err = s.db.View(func(tx *bolt.Tx) error {
-		used = tx.Size()
-		return nil
-	})
-	if err != nil {
-		return Size{}, fmt.Errorf("reading the size: %w", err)
-	}
-	stats := s.db.Stats()
-	free := int64(stats.FreePageN+stats.PendingPageN) * int64(s.db.Info().PageSize)
-	return Size{FileBytes: info.Size(), FreeBytes: free + max(0, info.Size()-used)}, nil
 }
