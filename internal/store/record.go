@@ -210,12 +210,14 @@ func sameRecord(a, b []byte) bool {
 		bytes.Equal(a[:offEvents], b[:offEvents]) && bytes.Equal(a[headerBytes:], b[headerBytes:])
 }
 
-// summaryOwner returns a stored record's owner, as memory of the database.
+// summaryInstance returns the instance that wrote a stored record, as memory of
+// the database.
 func summaryInstance(v []byte) []byte {
 	d := decoder{b: v[headerBytes:]}
 	return d.take(d.uint())
 }
 
+// summaryOwner returns a stored record's owner, as memory of the database.
 func summaryOwner(v []byte) []byte {
 	d := decoder{b: v[headerBytes:]}
 	d.take(d.uint()) // instance
