@@ -2,6 +2,8 @@ package store
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"slices"
 
 	bolt "go.etcd.io/bbolt"
@@ -11,14 +13,15 @@ import (
 
 // List reads a page of summaries, ordered by id. The status of a thread that an
 // earlier daemon left unsettled is the one that settling will give it. Page.Next
-// is "" when no further thread fits the query. Error: STORAGE_FAILED.
+// is "" when no further thread fits the query. A thread whose record cannot be
+// read is left out, and Healthy tells. Error: STORAGE_FAILED.
 func (s *Store) List(q thread.ListQuery) (thread.Page, error) {
 	if q.Limit <= 0 {
 		q.Limit = thread.DefaultListLimit
 	}
 	q.Limit = min(q.Limit, thread.MaxListLimit)
 	var page thread.Page
-	err := s.scan("store.list", bucketThreads, q.After, func(id, v []byte) (copied int, more bool, err error) {
+	err := s.scanRecords("store.list", q.After, func(id, v []byte) (copied int, more bool, err error) {
 		h, err := decodeHeader(v)
 		if err != nil {
 			return 0, false, err
@@ -83,7 +86,7 @@ func (s *Store) Live(after string, limit int) ([]string, error) {
 
 // EndedOldestFirst returns up to limit ended threads, the one that was updated
 // longest ago first. It walks all threads, so it is for retention, not for
-// requests. Error: STORAGE_FAILED.
+// requests, and leaves out what List does. Error: STORAGE_FAILED.
 func (s *Store) EndedOldestFirst(limit int) ([]thread.Summary, error) {
 	if limit <= 0 {
 		return nil, nil
@@ -91,7 +94,7 @@ func (s *Store) EndedOldestFirst(limit int) ([]thread.Summary, error) {
 	older := func(a, b thread.Summary) int { return a.UpdatedAt.Compare(b.UpdatedAt) }
 	var oldest []thread.Summary
 	youngest := int64(0) // of oldest[:limit], once there are so many
-	err := s.scan("store.ended", bucketThreads, "", func(id, v []byte) (copied int, more bool, err error) {
+	err := s.scanRecords("store.ended", "", func(id, v []byte) (copied int, more bool, err error) {
 		h, err := decodeHeader(v)
 		if err != nil {
 			return 0, false, err
@@ -120,10 +123,30 @@ func (s *Store) EndedOldestFirst(limit int) ([]thread.Summary, error) {
 	return oldest[:min(limit, len(oldest))], nil
 }
 
-// scan walks a bucket of threads after an id, in as many transactions as their
-// bounds ask for. visit returns how many bytes it copied and whether it wants
-// more.
-func (s *Store) scan(op string, bucket []byte, after string, visit func(id, v []byte) (copied int, more bool, err error)) error {
+// A visitor looks at one key of a scan. It returns how many bytes it copied and
+// whether it wants more.
+type visitor func(id, v []byte) (copied int, more bool, err error)
+
+// scanRecords walks the records of threads after an id. One that cannot be read
+// is skipped: the damage of a thread must not hide all others.
+func (s *Store) scanRecords(op, after string, visit visitor) error {
+	return s.scan(op, bucketThreads, after, func(id, v []byte) (copied int, more bool, err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("%w: %v", errDamaged, p)
+			}
+			if errors.Is(err, errDamaged) {
+				_ = s.damaged(op, fmt.Errorf("thread %q: %w", id, err))
+				copied, more, err = 0, true, nil
+			}
+		}()
+		return visit(id, v)
+	})
+}
+
+// scan walks a bucket after an id, in as many transactions as their bounds ask
+// for.
+func (s *Store) scan(op string, bucket []byte, after string, visit visitor) error {
 	position := []byte(after)
 	for done := false; !done; {
 		err := s.view(op, func(tx *bolt.Tx) error {

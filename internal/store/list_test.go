@@ -1,11 +1,16 @@
 package store
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/pedelec/pedelec-core/internal/fault"
 	"github.com/pedelec/pedelec-core/internal/thread"
 )
 
@@ -185,4 +190,90 @@ func TestOnlyThreadsInNeedOfItAreUnsettled(t *testing.T) {
 			t.Errorf("after %q: %s, want %s", after, got, want)
 		}
 	}
+}
+
+// spoil overwrites the record of a thread in a closed store.
+func spoil(t *testing.T, path, id string, record []byte) {
+	t.Helper()
+	db, err := bolt.Open(path, 0o600, nil)
+	must(t, err)
+	must(t, db.Update(func(tx *bolt.Tx) error { return tx.Bucket(bucketThreads).Put([]byte(id), record) }))
+	must(t, db.Close())
+}
+
+func TestADamagedRecordIsLeftOutOfListsAndReportedOnce(t *testing.T) {
+	whole := func(c thread.Commit) []byte {
+		it, err := prepareCommit(&c)
+		must(t, err)
+		return it.value
+	}
+	ended := modelCommit("b", 1, 0)
+	ended.Record.Status = thread.Ended
+	tests := map[string][]byte{
+		"nothing":                 {},
+		"cut in the header":       whole(ended)[:headerBytes-1],
+		"cut behind the header":   whole(ended)[:headerBytes],
+		"another version":         append([]byte{99}, whole(ended)[1:]...),
+		"cut behind the instance": whole(ended)[:headerBytes+12],
+	}
+	for name, record := range tests {
+		t.Run(name, func(t *testing.T) {
+			path := testPath(t)
+			s := openAt(t, path)
+			for _, id := range []string{"a", "b", "c", "d"} {
+				c := modelCommit(id, 1, 0)
+				if id != "d" {
+					c.Record.Status = thread.Ended
+				}
+				must(t, s.Commit(c))
+			}
+			must(t, s.Close())
+			spoil(t, path, "b", record)
+
+			var log bytes.Buffer
+			s = openAt(t, path, func(s *Store) { s.Log = zerolog.New(&log) })
+			for range 2 {
+				page, err := s.List(thread.ListQuery{})
+				must(t, err)
+				wantEqual(t, listed(page.Threads), []string{"a", "c", "d"})
+				page, err = s.List(thread.ListQuery{Status: thread.Ended, Limit: 1})
+				must(t, err)
+				wantEqual(t, page.Next, "a")
+				page, err = s.List(thread.ListQuery{Limit: 1, After: "a"})
+				must(t, err)
+				wantEqual(t, listed(page.Threads), []string{"c"})
+				oldest, err := s.EndedOldestFirst(10)
+				must(t, err)
+				wantEqual(t, listed(oldest), []string{"a", "c"})
+			}
+			wantCode(t, s.Healthy(), fault.StorageFailed)
+			if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(), `thread \"b\"`) {
+				t.Errorf("log is %s", log.String())
+			}
+			_, err := s.Load("b")
+			wantCode(t, err, fault.StorageFailed)
+		})
+	}
+}
+
+func TestARecordOnALostPageIsLeftOutToo(t *testing.T) {
+	s := open(t)
+	fill(t, s, 3, 1)
+	var seen []string
+	must(t, s.scanRecords("test", "", func(id, _ []byte) (copied int, more bool, err error) {
+		if string(id) == "t-00001" {
+			panic("what a fault in the mapped file looks like")
+		}
+		seen = append(seen, string(id))
+		return 0, true, nil
+	}))
+	wantEqual(t, seen, []string{"t-00000", "t-00002"})
+	wantCode(t, s.Healthy(), fault.StorageFailed)
+}
+
+func listed(rows []thread.Summary) (ids []string) {
+	for _, row := range rows {
+		ids = append(ids, row.ThreadID)
+	}
+	return ids
 }

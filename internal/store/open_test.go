@@ -95,14 +95,11 @@ func TestDamageThatShowsLaterFailsThatReadAndIsReported(t *testing.T) {
 	}
 	must(t, s.Close())
 	// Spoil b's record, which no check at opening looks at.
-	db, err := bolt.Open(path, 0o600, nil)
-	must(t, err)
-	must(t, db.Update(func(tx *bolt.Tx) error { return tx.Bucket(bucketThreads).Put([]byte("b"), []byte{valueVersion, 1, 2}) }))
-	must(t, db.Close())
+	spoil(t, path, "b", []byte{valueVersion, 1, 2})
 
 	s = openAt(t, path)
 	must(t, s.Healthy())
-	_, err = checkThread(s, "a")
+	_, err := checkThread(s, "a")
 	must(t, err)
 	_, err = s.Load("b")
 	wantCode(t, err, fault.StorageFailed)
