@@ -39,6 +39,11 @@ ifeq ($(CC_FOUND),)
 endif
 	go test $(RACE) ./...
 
+.PHONY: test-js
+test-js: build ## Test the JavaScript module, also against the daemon; needs node 20
+	@if command -v node >/dev/null; then PEDELEC_CORE="$(abspath $(BIN))" node --test client/js/test/*.test.js; \
+	else echo "No node found: the JavaScript module is not tested."; fi
+
 .PHONY: lint
 lint: ## Check formatting, go vet for every system, staticcheck
 	@bad="$$(gofmt -l cmd internal *.go)"; [ -z "$$bad" ] || { echo "gofmt would change:"; echo "$$bad"; exit 1; }
