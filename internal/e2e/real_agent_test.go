@@ -29,6 +29,7 @@ type realAgent struct {
 	shared   bool   // one process serves all threads
 	toolName func(tool string) string
 	shell    func(command string) string // the marker that makes the model run it
+	permit   string                      // what the settings let it do; "" = the default
 	codes    map[string]string           // of turns in which the model server refuses
 	// configure writes the user's files and returns the environment that makes the
 	// agent use the model server.
@@ -108,9 +109,11 @@ func newAgentStage(t *testing.T, a *realAgent) *agentStage {
 	if err := os.Symlink(launcher, filepath.Join(bin, a.provider)); err != nil {
 		t.Fatal(err)
 	}
-	s.write(filepath.Join(s.home, "settings.json"), object{
-		"providerSettings": object{a.provider: object{"env": a.configure(s.realStage, userHome)}},
-	})
+	settings := object{"env": a.configure(s.realStage, userHome)}
+	if a.permit != "" {
+		settings["permission"] = a.permit
+	}
+	s.write(filepath.Join(s.home, "settings.json"), object{"providerSettings": object{a.provider: settings}})
 	s.env = []string{
 		"HOME=" + userHome, "USERPROFILE=" + userHome, "PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"),
 		"XDG_CONFIG_HOME=", "XDG_DATA_HOME=", "XDG_CACHE_HOME=", "XDG_STATE_HOME=",
@@ -454,14 +457,6 @@ func (a *realAgent) drive(t *testing.T) {
 		t.Errorf("%d tokens became %d over the restart", total, now)
 	}
 
-	t.Log("a command that runs when the turn is cancelled")
-	if marker := a.shell("sleep 4321"); marker != "" && runtime.GOOS == "linux" {
-		th.send("sleep", marker)
-		s.must(waitFor(realPatience, "the command", func() (bool, error) { return len(commands("sleep\x004321")) > 0, nil }))
-		th.cancel("sleep")
-		s.must(waitFor(realPatience, "the command's end", func() (bool, error) { return len(commands("sleep\x004321")) == 0, nil }))
-	}
-
 	t.Log("the end")
 	s.must(th.c.call("end_thread", object{"threadId": th.id}, nil))
 	code, err := s.d.stop()
@@ -470,6 +465,34 @@ func (a *realAgent) drive(t *testing.T) {
 	}
 	if err := waitFor(realPatience, "the agent to be gone", func() (bool, error) { return len(agents(s.home)) == 0, nil }); err != nil {
 		t.Errorf("%v: %v live", err, agents(s.home))
+	}
+}
+
+// leavesNoCommand shows that what an agent runs goes with its turn: when that is
+// cancelled, and when the agent dies.
+func (a realAgent) leavesNoCommand(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("processes are looked for on Linux only")
+	}
+	a.permit = "full"
+	s := newAgentStage(t, &a)
+	th := s.thread("a", "")
+	th.turn("first", "hello")
+	for seconds, end := range map[string]func(op string){
+		"4321": func(op string) { th.cancel(op) },
+		"4322": func(op string) {
+			s.killAll()
+			if e := th.finish(op); codeOf(asError(e[len(e)-1].Err)) != "PROVIDER_RUNTIME_DISCONNECTED" {
+				t.Errorf("the turn ended with %s", e[len(e)-1].raw)
+			}
+			th.heal()
+		},
+	} {
+		op, words := "sleep-"+seconds, "sleep\x00"+seconds
+		th.send(op, a.shell("sleep "+seconds))
+		s.must(waitFor(realPatience, "the command", func() (bool, error) { return len(commands(words)) > 0, nil }))
+		end(op)
+		s.must(waitFor(realPatience, "the command's end", func() (bool, error) { return len(commands(words)) == 0, nil }))
 	}
 }
 

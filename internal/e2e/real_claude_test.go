@@ -16,7 +16,10 @@ var realClaude = realAgent{
 	launcher: "@anthropic-ai/claude-code/bin/claude.exe",
 	program:  "@anthropic-ai/claude-code-*/claude*",
 	toolName: func(tool string) string { return "mcp__pedelec__" + modelName(tool) },
-	shell:    func(string) string { return "" }, // our policy lets it run our own command only
+	shell: func(command string) string {
+		quoted, _ := json.Marshal(command)
+		return fmt.Sprintf(`[[tool Bash {"command":%s,"description":"run it"}]]`, quoted)
+	},
 	codes: map[string]string{
 		"400": "PROVIDER_REQUEST_FAILED", "401": "PROVIDER_AUTH_REQUIRED",
 		"429": "PROVIDER_REQUEST_FAILED", "500": "PROVIDER_REQUEST_FAILED",
@@ -30,6 +33,8 @@ var realClaude = realAgent{
 }.npm()
 
 func TestRealClaude(t *testing.T) { realClaude.drive(t) }
+
+func TestRealClaudeLeavesNoCommand(t *testing.T) { realClaude.leavesNoCommand(t) }
 
 // TestRealClaudePermissions shows that the agent's questions are answered by our
 // policy: files in the workspace, nothing outside, no command.
@@ -49,7 +54,7 @@ func TestRealClaudePermissions(t *testing.T) {
 	if _, err := os.Stat(outside); err == nil {
 		t.Error("the agent wrote outside the workspace")
 	}
-	th.turn("command", `[[tool Bash {"command":"touch made.txt","description":"make a file"}]]`)
+	th.turn("command", realClaude.shell("touch made.txt"))
 	if _, err := os.Stat(filepath.Join(th.ws, "made.txt")); err == nil {
 		t.Error("the agent ran a command")
 	}

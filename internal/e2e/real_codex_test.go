@@ -56,6 +56,8 @@ func modelName(tool string) string {
 
 func TestRealCodex(t *testing.T) { realCodex.drive(t) }
 
+func TestRealCodexLeavesNoCommand(t *testing.T) { realCodex.leavesNoCommand(t) }
+
 // TestRealCodexSandbox shows that the agent's commands cannot write outside the
 // workspace.
 func TestRealCodexSandbox(t *testing.T) {
