@@ -15,7 +15,9 @@ const (
 	DefaultControl   = 10 * time.Second // any other request
 	DefaultAccept    = 2 * time.Second  // how long StartTurn waits for the answer to a turn that is written
 	DefaultInterrupt = 200 * time.Millisecond
-	DefaultHandOver  = 200 * time.Millisecond
+	DefaultHandOver  = 200 * time.Millisecond // and longer each time, up to maxHandOver
+	DefaultPatience  = 20 * time.Second       // a process that shall go lets a conversation go within milliseconds
+	maxHandOver      = time.Second
 )
 
 const name = "Codex"
@@ -31,6 +33,7 @@ type Agent struct {
 	Accept    time.Duration
 	Interrupt time.Duration // before an interrupt that came too early is sent again
 	HandOver  time.Duration // before a conversation that another process holds is asked for again
+	Patience  time.Duration // with that process, which may be none of ours
 	Silence   time.Duration // see jsonrpc.Config.Silence
 }
 
@@ -43,6 +46,7 @@ func New() Agent {
 		Accept:    DefaultAccept,
 		Interrupt: DefaultInterrupt,
 		HandOver:  DefaultHandOver,
+		Patience:  DefaultPatience,
 		Silence:   jsonrpc.DefaultSilence,
 	}
 }

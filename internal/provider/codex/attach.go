@@ -119,42 +119,32 @@ func (r *Runtime) resume(ctx context.Context, s *session, id string, params open
 	return nil, r.failure("thread/resume", err)
 }
 
-// reopen resumes a conversation, again and again while the process that had it is
-// about to let it go.
+// reopen resumes a conversation, again and again for a while: the process that had
+// it may be about to let it go.
 func (r *Runtime) reopen(ctx context.Context, params openParams) error {
-	for {
-		var result openResult
-		err := r.conn.Call(ctx, r.agent.Open, "thread/resume", params, &result)
+	giveUp := r.now().Add(r.agent.Patience)
+	for wait := r.agent.HandOver; ; wait = min(2*wait, maxHandOver) {
+		err := r.conn.Call(ctx, r.agent.Open, "thread/resume", params, nil)
 		answer, refused := err.(*jsonrpc.Error)
 		if !refused {
 			return err
 		}
-		switch classify(answer) {
-		case heldElsewhere:
-			if !r.pause(ctx) {
-				return err // with the reason rather than "too late"
-			}
-		case shelved: // a process died between letting it go and putting it back
-			if !r.pause(ctx) {
+		c := classify(answer)
+		if c != heldElsewhere && c != shelved || r.now().After(giveUp) || !r.pause(ctx, wait) {
+			return err
+		}
+		if c == shelved { // a process died between letting it go and putting it back
+			err := r.conn.Call(ctx, r.agent.Control, "thread/unarchive", threadParams{params.ThreadID}, nil)
+			if _, refused := err.(*jsonrpc.Error); err != nil && !refused { // refused: somebody else was quicker
 				return err
 			}
-			if err := r.conn.Call(ctx, r.agent.Control, "thread/unarchive", threadParams{params.ThreadID}, nil); err != nil {
-				if _, refused := err.(*jsonrpc.Error); !refused { // refused: somebody else was quicker
-					return err
-				}
-			}
-		default:
-			return err
 		}
 	}
 }
 
-// pause waits before the next try and reports whether there is time for one.
-func (r *Runtime) pause(ctx context.Context) bool {
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < 2*r.agent.HandOver {
-		return false
-	}
-	timer := time.NewTimer(r.agent.HandOver)
+// pause waits and reports whether there is a reason to go on.
+func (r *Runtime) pause(ctx context.Context, wait time.Duration) bool {
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

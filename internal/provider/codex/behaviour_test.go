@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -209,6 +210,49 @@ func TestAConversationInTheArchiveIsTakenOutAgain(t *testing.T) {
 	again, sink := r.Resume(r.Spec("t1"), a)
 	if again.Fresh || conformance.Told(r.Turn(again, sink, 2, "say m y")) != "d:y | m:y | ok" {
 		t.Errorf("attached %+v", again)
+	}
+}
+
+func TestAConversationThatIsOpenElsewhereIsWaitedForNotForEver(t *testing.T) {
+	agent := quick()
+	agent.Patience = 100 * time.Millisecond
+	k := conformance.Knobs{Dir: t.TempDir()}
+	r := conformance.NewRig(t, agent.Driver(), fake(k), k.Dir)
+	spec := r.Spec("t1")
+	spec.SessionID = "01a22d68-0000-7000-8000-000000000001"
+	for name, text := range map[string]string{spec.SessionID: "0", spec.SessionID + ".lock": fmt.Sprint(os.Getpid())} {
+		if err := os.WriteFile(filepath.Join(r.Dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if runtime.GOOS == "windows" {
+		t.Skip("the fake does not look for processes there")
+	}
+	e := r.Refuse(spec, fault.ProviderRequestFailed)
+	if !strings.HasPrefix(e.Message(), "Another Codex process has this conversation open") {
+		t.Errorf("%q", e.Message())
+	}
+	if err := os.Remove(filepath.Join(r.Dir, spec.SessionID+".lock")); err != nil {
+		t.Fatal(err)
+	}
+	if a, _ := r.Open(spec); a.Fresh {
+		t.Errorf("attached %+v", a)
+	}
+}
+
+func TestAConversationThatWasPutAsideIsOpenedAgain(t *testing.T) {
+	r := newRig(t, conformance.Knobs{})
+	a, sink := r.Open(r.Spec("t1"))
+	r.Turn(a, sink, 1, "say m x")
+	if err := os.Remove(filepath.Join(r.Dir, a.SessionID+".lock")); err != nil { // the fake has it in memory no more
+		t.Fatal(err)
+	}
+	if got := conformance.Told(r.Turn(a, sink, 2, "say m y")); got != "failed PROVIDER_REQUEST_FAILED" || a.Conversation.Alive() {
+		t.Errorf("%s; alive: %t", got, a.Conversation.Alive())
+	}
+	again, sink := r.Resume(r.Spec("t1"), a)
+	if got := conformance.Told(r.Turn(again, sink, 3, "say m z")); again.Fresh || got != "d:z | m:z | ok" {
+		t.Errorf("attached %+v, %s", again, got)
 	}
 }
 

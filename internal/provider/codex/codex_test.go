@@ -20,6 +20,7 @@ func TestMain(m *testing.M) {
 func quick() Agent {
 	a := New()
 	a.Open, a.HandOver, a.Interrupt = 2*time.Second, 20*time.Millisecond, 10*time.Millisecond
+	a.Patience = 5 * time.Second
 	return a
 }
 

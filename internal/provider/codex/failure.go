@@ -38,12 +38,12 @@ func (r *Runtime) failure(method string, err error) error {
 func (r *Runtime) refused(method string, answer *jsonrpc.Error) *fault.Error {
 	words := r.link.Redactor.String(answer.Message)
 	var e *fault.Error
-	switch classify(answer) {
-	case authRequired:
+	switch c := classify(answer); {
+	case c == authRequired:
 		e = r.authRequired(method, answer)
-	case unknownSession:
+	case c == unknownSession && method == "thread/resume": // else it may only have been put aside
 		e = r.fault(fault.ProviderSessionLost, method, name+" no longer knows the conversation.", answer)
-	case heldElsewhere:
+	case c == heldElsewhere:
 		e = r.fault(fault.ProviderRequestFailed, method,
 			"Another "+name+" process has this conversation open; close it there and try again.", answer)
 	default:

@@ -29,6 +29,7 @@ type session struct {
 	past       string        // the agent's id of the turn before
 	quarantine chan struct{} // not nil: turn was given up; closed when it is over
 	closed     bool
+	lost       bool      // the agent has it in memory no more
 	opened     time.Time // when it was opened, or looked at, for a turn that has not begun; zero = begun
 }
 
@@ -137,7 +138,7 @@ func (s *session) Alive() bool {
 // alive is Alive with the mutex held. A runtime in which another thread's turn
 // does not end is left alone.
 func (s *session) alive() bool {
-	if s.closed || s.quarantine != nil || s.r.loss != nil || s.r.conn.Err() != nil {
+	if s.closed || s.lost || s.quarantine != nil || s.r.loss != nil || s.r.conn.Err() != nil {
 		return false
 	}
 	if s.turn != nil {
@@ -193,6 +194,11 @@ func (s *session) answered(t *turn, answer jsontext.Value, err error) {
 		return
 	}
 	e := fault.From(s.r.failure("turn/start", err))
+	if answer, refused := err.(*jsonrpc.Error); refused && classify(answer) == unknownSession {
+		s.r.mu.Lock()
+		s.opened, s.lost = time.Time{}, true // the next turn opens it again
+		s.r.mu.Unlock()
+	}
 	if err == nil {
 		e = s.r.fault(fault.ProviderProtocolError, "turn/start", name+" began a turn without an id.", nil)
 	}

@@ -136,6 +136,10 @@ func (f *fakeCodex) start(request jsontext.Value, thread, text string) {
 	if _, err := os.Stat(f.file(thread)); err != nil {
 		_ = os.WriteFile(f.file(thread), []byte("0"), 0o600)
 	}
+	if _, err := os.Stat(f.file(thread) + ".lock"); err != nil {
+		f.fail(request, "thread not found: "+thread)
+		return
+	}
 	f.mu.Lock()
 	t := f.turns[thread]
 	if t != nil { // the real one steers the running turn without a word
