@@ -94,3 +94,14 @@ func From(err error) *Error {
 	}
 	return &Error{Code: Internal, Msg: Internal.Info().Meaning, Err: err}
 }
+
+// ErrUnsent is in the chain of an error when nothing of a message was handed
+// over, so that sending it again cannot double it.
+var ErrUnsent = errors.New("nothing was sent")
+
+// Unsent returns a copy of e that has [ErrUnsent] in its chain.
+func (e *Error) Unsent() *Error {
+	c := *e
+	c.Err = errors.Join(ErrUnsent, e.Err)
+	return &c
+}

@@ -179,11 +179,8 @@ func (a *actor) publish() {
 	a.told = a.told[:0]
 }
 
-// spec tells a runtime what it must know of the thread; only an attach needs it.
-func (a *actor) spec(e thread.Effect) thread.SessionSpec {
-	if e.Kind != thread.EffectAttach {
-		return thread.SessionSpec{}
-	}
+// spec tells a runtime what it must know of the thread.
+func (a *actor) spec() thread.SessionSpec {
 	r := a.state.Record
 	workspace := r.Workspace.Path
 	spec := thread.SessionSpec{

@@ -54,8 +54,8 @@ var DefaultRetention = Retention{Ended: 30 * 24 * time.Hour, Idle: 30 * 24 * tim
 // Limits of one loaded thread.
 const (
 	maxRequests   = 64        // requests in a mailbox; one more is OVERLOADED
-	maxInboxBytes = 1 << 20   // frames of a provider that wait for the actor
-	inboxReserve  = 64 << 10  // of it, for small frames behind a large one
+	maxInboxBytes = 1 << 20   // of a provider's frames that wait for the actor, above which deltas are dropped
+	maxFrameBytes = 16 << 20  // of those that must not be lost: as much as one frame of an agent may have
 	mergeBytes    = 1 << 10   // text of a waiting delta up to which the next is appended to it
 	maxHeldBytes  = 4 << 20   // inputs that wait for the disk
 	maxRingBytes  = 1 << 20   // events kept in memory for subscribers

@@ -56,11 +56,12 @@ func (a *actor) subscribe(afterSeq *uint64, wake chan<- struct{}) (*feed, error)
 // openJournal finds out how far back the journal reaches and moves the cursor
 // there.
 func (f *feed) openJournal() error {
-	page, err := f.a.svc.cfg.Store.Events(f.a.id, f.cursor, f.snapshot.LatestSeq, 1, 1)
+	page, err := f.a.svc.cfg.Store.Events(f.a.id, f.cursor, f.snapshot.LatestSeq, eventsPage, eventsBytes)
 	if err != nil {
 		return err
 	}
-	f.replay.DeltasOmitted = true
+	// Numbers without an event in the journal were those of deltas.
+	f.replay.DeltasOmitted = page.More || uint64(len(page.Events)) < f.snapshot.LatestSeq-max(f.cursor, page.TrimmedThrough)
 	if page.TrimmedThrough > f.cursor {
 		f.replay.Truncated = true
 		f.a.ring.mu.Lock()

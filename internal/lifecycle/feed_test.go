@@ -151,3 +151,19 @@ func TestGroupsAreNeverSplit(t *testing.T) {
 		t.Fatalf("writes of %v lines, want groups of 3", sizes)
 	}
 }
+
+func TestAReplaySaysWhetherTextIsLeftOut(t *testing.T) {
+	start(t, func(b *bench) {
+		id := b.create()
+		if r := b.watch(id, 0).feed.Replay(); r.DeltasOmitted {
+			t.Fatalf("replay of a thread without text = %+v", *r)
+		}
+		b.send(id, "op", "x")
+		b.conversation().says(delta("a"), message("a"), finished(thread.OutcomeSuccess))
+		time.Sleep(DefaultDurations.Session + DefaultDurations.Linger + tick)
+		synctest.Wait()
+		if r := b.watch(id, 0).feed.Replay(); !r.DeltasOmitted {
+			t.Fatalf("replay of a thread with text = %+v", *r)
+		}
+	})
+}

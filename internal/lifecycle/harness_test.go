@@ -231,6 +231,7 @@ type memConversation struct {
 	closed    int
 	onCancel  func(turn uint64)
 	startErr  error
+	onStart   func() // with mu held
 	answers   []string
 }
 
@@ -238,6 +239,9 @@ func (c *memConversation) StartTurn(_ context.Context, t thread.Turn) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.turns = append(c.turns, t)
+	if c.onStart != nil {
+		c.onStart()
+	}
 	return c.startErr
 }
 

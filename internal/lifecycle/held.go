@@ -108,7 +108,7 @@ func (a *actor) acceptWhileHolding(in thread.Input) {
 		a.mail.reply(thread.Reply{Caller: in.Caller, Err: a.held.cause})
 		if in.Native {
 			answer := thread.ToolAnswer{Error: a.held.cause}
-			a.runner.add(thread.Effect{Kind: thread.EffectAnswerTool, Turn: a.state.TurnID(), CallID: in.CallID, Answer: answer}, thread.SessionSpec{})
+			a.runner.add(thread.Effect{Kind: thread.EffectAnswerTool, Turn: a.state.TurnID(), CallID: in.CallID, Answer: answer})
 		}
 	default:
 		if caller := thread.CallerOf(in); caller != 0 {
@@ -156,7 +156,7 @@ func (a *actor) holdFrame(in thread.FrameArrived) {
 	}
 	a.held.flooded = true
 	turn := a.state.TurnID()
-	a.runner.add(thread.Effect{Kind: thread.EffectCancelTurn, Turn: turn}, thread.SessionSpec{})
+	a.runner.add(thread.Effect{Kind: thread.EffectCancelTurn, Turn: turn})
 	full := fault.New(fault.StorageFull, "The disk has been full for too long; the turn was stopped.")
 	a.held.push(heldInput{in: thread.Doom{Turn: turn, Err: full}})
 	a.log.Error().Msg("too much of the agent's work waits for the disk; its turn is stopped")

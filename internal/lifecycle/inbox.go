@@ -7,9 +7,9 @@ import (
 
 // inbox holds the frames of a provider session until the actor takes them. It is
 // bounded, and putting never blocks: adjacent deltas are merged, then deltas are
-// dropped, those that wait too, since the complete message says all of it. A
-// durable frame that finds no room then dooms its turn. Terminal frames always
-// find room.
+// dropped, those that wait too, since the complete message says all of it. Only
+// when frames that must not be lost find no room is their turn doomed. Terminal
+// frames always find room.
 type inbox struct {
 	queue      []thread.Frame
 	bytes      int
@@ -23,35 +23,29 @@ func cost(f *thread.Frame) int { return frameOverhead + len(f.Text) + len(f.Call
 // put adds a frame. doomed is the turn that lost a durable frame just now, for
 // the first time, or 0.
 func (b *inbox) put(f thread.Frame) (doomed uint64) {
-	if len(b.queue) == 0 {
-		// One frame of any size is taken; it leaves room for small ones behind it.
-		b.add(f, min(cost(&f), maxInboxBytes-inboxReserve))
-		return 0
-	}
 	size := cost(&f)
-	if f.Kind == thread.FrameDelta && b.merge(&f) {
+	soft := f.Kind == thread.FrameDelta || f.Kind == thread.FrameActivity
+	switch {
+	case f.Kind == thread.FrameDelta && b.merge(&f):
 		return 0
-	}
-	if b.bytes+size <= maxInboxBytes {
-		b.add(f, size)
-		return 0
-	}
-	switch f.Kind {
-	case thread.FrameActivity:
-		return 0
-	case thread.FrameDelta:
+	case len(b.queue) == 0, b.bytes+size <= maxInboxBytes:
+	case f.Kind == thread.FrameDelta:
 		b.dropped++
 		return 0
-	case thread.FrameMessage, thread.FrameToolCall, thread.FrameUsage:
+	case soft:
+		return 0
+	default:
 		b.dropDeltas()
-		if len(b.queue) > 0 && b.bytes+size > maxInboxBytes {
+		if b.bytes+size > maxFrameBytes && len(b.queue) > 0 && !terminal(f.Kind) {
 			return b.doom(f.Turn)
 		}
-		size = min(size, maxInboxBytes-inboxReserve)
 	}
-	b.add(f, size)
+	b.queue = append(b.queue, f)
+	b.bytes += size
 	return 0
 }
+
+func terminal(k thread.FrameKind) bool { return k == thread.FrameFinished || k == thread.FrameGone }
 
 // doom returns the turn, or 0 if that was said before.
 func (b *inbox) doom(turn uint64) uint64 {
@@ -62,15 +56,13 @@ func (b *inbox) doom(turn uint64) uint64 {
 	return turn
 }
 
-func (b *inbox) add(f thread.Frame, size int) {
-	b.queue = append(b.queue, f)
-	b.bytes += size
-}
-
 // merge appends a delta to one that is already last in the queue. Small ones are
 // always put together, so that a provider that is faster than its subscribers
 // costs few events; larger ones only when the inbox is half full.
 func (b *inbox) merge(f *thread.Frame) bool {
+	if len(b.queue) == 0 {
+		return false
+	}
 	last := &b.queue[len(b.queue)-1]
 	if last.Kind != thread.FrameDelta || last.Turn != f.Turn || b.bytes+len(f.Text) > maxInboxBytes {
 		return false
@@ -86,14 +78,13 @@ func (b *inbox) merge(f *thread.Frame) bool {
 // dropDeltas makes room by forgetting the deltas that wait.
 func (b *inbox) dropDeltas() {
 	kept := b.queue[:0]
-	b.bytes = 0
 	for _, f := range b.queue {
 		if f.Kind == thread.FrameDelta {
+			b.bytes -= cost(&f)
 			b.dropped++
 			continue
 		}
 		kept = append(kept, f)
-		b.bytes += min(cost(&f), maxInboxBytes-inboxReserve)
 	}
 	clear(b.queue[len(kept):])
 	b.queue = kept

@@ -8,21 +8,21 @@ import (
 )
 
 // try steps one input and has the outcome stored and then done. It returns false
-// when it could not be stored. A panic before that refuses the input and leaves
-// the thread as it was.
+// when it could not be stored. A panic in the step refuses the input and leaves
+// the thread as it was; one while storing is a failure with an unknown outcome.
 func (a *actor) try(in thread.Input) (stored bool) {
 	var next thread.State
-	var err error
 	stepped := a.shielded(in, func() {
 		a.out.Reset()
 		next = thread.Step(a.state, in, a.svc.cfg.Now(), &a.out)
-		err = a.store(&next)
 	})
 	if !stepped {
 		a.mail.reply(thread.Reply{Caller: thread.CallerOf(in), Err: internal()})
 		a.unblockReaders(in)
 		return true // an input that panics is not tried again
 	}
+	var err error = fault.New(fault.StorageFailed, "Storing the change failed in an unexpected way.")
+	a.shielded(in, func() { err = a.store(&next) })
 	if err != nil {
 		a.commitFailed(in, next, fault.From(err))
 		return false
@@ -37,6 +37,9 @@ func (a *actor) try(in thread.Input) (stored bool) {
 func (a *actor) goOn(in thread.Input, next thread.State) {
 	a.state = next
 	whole := a.shielded(in, func() {
+		if a.out.Durable {
+			_ = fault.Point(PointAfterCommit)
+		}
 		a.tell()
 		if a.out.Durable || len(a.out.Replies) > 0 {
 			a.publish()
@@ -82,11 +85,7 @@ func (a *actor) store(next *thread.State) error {
 	if err := fault.Point(PointBeforeCommit); err != nil {
 		return err
 	}
-	if err := a.svc.cfg.Store.Commit(a.out.Commit(next)); err != nil {
-		return err
-	}
-	_ = fault.Point(PointAfterCommit)
-	return nil
+	return a.svc.cfg.Store.Commit(a.out.Commit(next))
 }
 
 // commitFailed answers the callers whose wish could not be recorded and keeps
@@ -180,8 +179,10 @@ func (a *actor) perform(e thread.Effect) {
 	case thread.EffectCheckWorkspace:
 		w, id := a.state.Workspace, a.id
 		a.svc.spawn(func() { a.mail.put(thread.WorkspaceChecked{Err: a.svc.checkWorkspace(id, w)}) })
+	case thread.EffectAttach:
+		a.runner.addJob(job{effect: e, spec: a.spec(), workspace: a.state.Workspace})
 	default:
-		a.runner.add(e, a.spec(e))
+		a.runner.add(e)
 	}
 }
 

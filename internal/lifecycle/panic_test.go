@@ -15,8 +15,10 @@ func TestAPanicWhileStoringRefusesTheInput(t *testing.T) {
 		id := b.create()
 		op := "x"
 		_, err := b.SendText(b.Context(), anyone, id, "hello", &op)
-		wantCode(t, err, fault.Internal)
-		b.send(id, "y", "hello") // the thread lives
+		wantCode(t, err, fault.StorageFailed)
+		time.Sleep(DefaultDurations.Retry) // it is found that nothing was stored
+		synctest.Wait()
+		b.send(id, "y", "hello")
 	})
 }
 

@@ -27,14 +27,17 @@ type runner struct {
 
 // job is one effect and, for an attach, what the runtime must know.
 type job struct {
-	effect thread.Effect
-	spec   thread.SessionSpec
+	effect    thread.Effect
+	spec      thread.SessionSpec
+	workspace thread.Workspace
 }
 
-func (r *runner) add(e thread.Effect, spec thread.SessionSpec) {
+func (r *runner) add(e thread.Effect) { r.addJob(job{effect: e}) }
+
+func (r *runner) addJob(j job) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.queue = append(r.queue, job{e, spec})
+	r.queue = append(r.queue, j)
 	if !r.running {
 		r.running = true
 		r.a.svc.spawn(r.loop)
@@ -133,6 +136,9 @@ func (r *runner) attach(ctx context.Context, j job) thread.Attached {
 		r.session = thread.Attachment{}
 	}
 	if r.session.Conversation == nil {
+		if err := r.a.svc.checkWorkspace(r.a.id, j.workspace); err != nil {
+			return thread.Attached{Turn: turn, Err: err}
+		}
 		j.spec.Tools = r.openTools(j.spec.Skills)
 		got, err := r.a.svc.cfg.Runtimes.Attach(ctx, j.spec, r.a.mail.newSink())
 		if err != nil {
@@ -156,7 +162,7 @@ func (r *runner) attach(ctx context.Context, j job) thread.Attached {
 func (r *runner) startTurn(ctx context.Context, e thread.Effect) thread.Started {
 	c := r.session.Conversation
 	if c == nil {
-		return thread.Started{Turn: e.Turn, Err: fault.New(fault.ProviderRuntimeDisconnected, "The agent's session was gone before the turn began.")}
+		return thread.Started{Turn: e.Turn, Unsent: true, Err: fault.New(fault.ProviderRuntimeDisconnected, "The agent's session was gone before the turn began.")}
 	}
 	r.begun = true
 	if err := fault.Point(PointBeforeProviderWrite); err != nil {
@@ -165,7 +171,7 @@ func (r *runner) startTurn(ctx context.Context, e thread.Effect) thread.Started 
 	err := c.StartTurn(ctx, thread.Turn{ID: e.Turn, Kind: e.Purpose, Text: e.Text})
 	_ = fault.Point(PointAfterProviderWrite)
 	if err != nil {
-		return thread.Started{Turn: e.Turn, Err: providerError(err, fault.ProviderRequestFailed)}
+		return thread.Started{Turn: e.Turn, Unsent: errors.Is(err, fault.ErrUnsent), Err: providerError(err, fault.ProviderRequestFailed)}
 	}
 	return thread.Started{Turn: e.Turn}
 }

@@ -168,7 +168,7 @@ const maxNativeChecks = 32
 // actor, and then hands it in like any other.
 func (a *actor) nativeCall(f thread.Frame) {
 	refuse := func(err error) {
-		a.runner.add(thread.Effect{Kind: thread.EffectAnswerTool, Turn: f.Turn, CallID: f.Call.CallID, Answer: thread.ToolAnswer{Error: fault.From(err)}}, thread.SessionSpec{})
+		a.runner.add(thread.Effect{Kind: thread.EffectAnswerTool, Turn: f.Turn, CallID: f.Call.CallID, Answer: thread.ToolAnswer{Error: fault.From(err)}})
 	}
 	if f.Turn != a.state.TurnID() {
 		refuse(fault.New(fault.ThreadBusy, "The turn of this tool call is over."))

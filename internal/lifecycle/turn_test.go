@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -269,8 +270,16 @@ func TestTextFasterThanTheActorIsMergedThenDropped(t *testing.T) {
 	if doomed := box.put(message); doomed != 0 || len(box.queue) != 1 {
 		t.Fatalf("doomed = %d with %d frames: the deltas had to make room", doomed, len(box.queue))
 	}
+	for box.bytes+cost(&message) <= maxFrameBytes {
+		if doomed := box.put(message); doomed != 0 {
+			t.Fatalf("doomed = %d at %d bytes", doomed, box.bytes)
+		}
+	}
 	if doomed := box.put(message); doomed != 3 {
 		t.Fatalf("doomed = %d, want turn 3", doomed)
+	}
+	if doomed := box.put(message); doomed != 0 {
+		t.Fatal("the turn was doomed twice")
 	}
 	n := len(box.queue)
 	if box.put(thread.Frame{Kind: thread.FrameFinished, Turn: 3}); len(box.queue) != n+1 {
@@ -283,4 +292,63 @@ func TestAnEmptyInboxTakesAFrameOfAnySize(t *testing.T) {
 	if doomed := box.put(thread.Frame{Kind: thread.FrameMessage, Turn: 1, Text: strings.Repeat("m", 3*maxInboxBytes)}); doomed != 0 {
 		t.Fatal("the frame was refused")
 	}
+}
+
+func TestATurnOfWhichNothingWasSentGoesToANewRuntime(t *testing.T) {
+	start(t, func(b *bench) {
+		id := b.create()
+		b.send(id, "one", "x")
+		c := b.conversation()
+		c.says(finished(thread.OutcomeSuccess))
+		synctest.Wait()
+		w := b.watch(id)
+		c.mu.Lock()
+		c.startErr = fault.New(fault.ProviderRuntimeDisconnected, "It was dead already.").Unsent()
+		c.onStart = func() {
+			c.alive = false
+			c.sink.Frame(thread.Frame{Kind: thread.FrameGone, Err: fault.New(fault.ProviderRuntimeDisconnected, "gone")})
+			c.sink.Frame(thread.Frame{Kind: thread.FrameFinished, Turn: 2, Outcome: thread.OutcomeFailed})
+		}
+		c.mu.Unlock()
+		b.send(id, "two", "y")
+		fresh := b.conversation()
+		if fresh == c || fresh.turn().Text != "y" {
+			t.Fatal("the turn did not go to a new conversation")
+		}
+		fresh.says(finished(thread.OutcomeSuccess))
+		w.expect("status_changed running (two)", "status_changed idle (two)", "operation_completed (two) true")
+	})
+}
+
+func TestATurnThatMayHaveArrivedIsNeverSentAgain(t *testing.T) {
+	start(t, func(b *bench) {
+		id := b.create()
+		b.send(id, "one", "x")
+		c := b.conversation()
+		c.says(finished(thread.OutcomeSuccess))
+		synctest.Wait()
+		w := b.watch(id)
+		c.mu.Lock()
+		c.onStart = func() {
+			c.alive = false
+			c.sink.Frame(thread.Frame{Kind: thread.FrameGone, Err: fault.New(fault.ProviderRuntimeDisconnected, "gone")})
+		}
+		c.mu.Unlock()
+		b.send(id, "two", "y")
+		w.expect("status_changed running (two)", "error (two) PROVIDER_RUNTIME_DISCONNECTED", "status_changed error (two)",
+			"operation_completed (two) false PROVIDER_RUNTIME_DISCONNECTED")
+		if n := b.attaches(); n != 1 {
+			t.Fatalf("%d sessions were opened", n)
+		}
+	})
+}
+
+func TestAWorkspaceThatIsGoneFailsTheTurnThatNeedsIt(t *testing.T) {
+	start(t, func(b *bench) {
+		id := b.createCustom()
+		w := b.watch(id)
+		b.workspaces.reopenErr = errors.New("it is gone")
+		b.send(id, "op", "x")
+		w.expect("status_changed running (op)", "error (op) WORKSPACE_OPEN_FAILED", "status_changed error (op)", "operation_completed (op) false WORKSPACE_OPEN_FAILED")
+	})
 }

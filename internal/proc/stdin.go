@@ -15,7 +15,7 @@ import (
 // writeQueue is how many frames may wait for a runtime to read its input.
 const writeQueue = 256
 
-var errInputClosed = fault.New(fault.ProviderRuntimeDisconnected, "The agent's input is closed.")
+var errInputClosed = fault.New(fault.ProviderRuntimeDisconnected, "The agent's input is closed.").Unsent()
 
 // An outgoing frame and where its writer is told; told has room for one answer.
 type outgoing struct {
@@ -103,7 +103,7 @@ func (in *input) abort() {
 func (in *input) run() {
 	defer close(in.done)
 	defer in.pipe.Close()
-	var broken error
+	var broken *fault.Error
 	for {
 		select {
 		case frame := <-in.queue:
@@ -122,33 +122,37 @@ func (in *input) run() {
 }
 
 // take writes one frame and tells its sender. After a failed write, which may
-// have left half a frame in the pipe, nothing is written any more.
-func (in *input) take(frame outgoing, broken error) error {
+// have left half a frame in the pipe, nothing is written any more. A frame that
+// lacks more than its line feed is none to its reader: it counts as unsent.
+func (in *input) take(frame outgoing, broken *fault.Error) *fault.Error {
 	if broken != nil {
-		frame.told <- broken
+		frame.told <- broken.Unsent()
 		return broken
 	}
-	err := in.writeAll(frame.line)
+	n, err := in.writeAll(frame.line)
 	if err == nil {
 		frame.told <- nil
 		return nil
 	}
 	broken = fault.Wrap(fault.ProviderRuntimeDisconnected, "proc.write", err, "The agent does not take its input.")
-	frame.told <- broken
+	if n < len(frame.line)-1 {
+		frame.told <- broken.Unsent()
+	} else {
+		frame.told <- broken
+	}
 	in.close()
 	in.failed(broken)
 	return broken
 }
 
-func (in *input) writeAll(line []byte) error {
+func (in *input) writeAll(line []byte) (n int, err error) {
 	if err := fault.Point("proc.write.before"); err != nil {
-		return err
+		return 0, err
 	}
-	err := in.pipe.SetWriteDeadline(time.Now().Add(in.timeout))
+	err = in.pipe.SetWriteDeadline(time.Now().Add(in.timeout))
 	if errors.Is(err, os.ErrNoDeadline) { // pipes on Windows: give the runtime up, which breaks its pipe
 		late := time.AfterFunc(in.timeout, func() { in.failed(os.ErrDeadlineExceeded) })
 		defer late.Stop()
 	}
-	_, err = in.pipe.Write(line)
-	return err
+	return in.pipe.Write(line)
 }

@@ -79,8 +79,9 @@ type (
 	}
 	// Started says how handing the text to the provider went.
 	Started struct {
-		Turn uint64
-		Err  *fault.Error
+		Turn   uint64
+		Err    *fault.Error
+		Unsent bool // with Err: nothing of the text was handed over
 	}
 	// WorkspaceChecked says whether the recorded workspace can be used.
 	WorkspaceChecked struct{ Err *fault.Error }

@@ -30,8 +30,10 @@ type State struct {
 type turn struct {
 	id        uint64
 	phase     phase
-	text      string    // what the provider is to be told; "" once it was
-	operation Operation // as stored, so that the outcome can be added
+	text      string       // what the provider is to be told; "" once it was
+	again     bool         // the text is being sent for the second time, since nothing of it was sent
+	gone      *fault.Error // the runtime went away while the text was being written
+	operation Operation    // as stored, so that the outcome can be added
 
 	fresh     bool // this operation opened the provider session
 	lastFrame time.Time

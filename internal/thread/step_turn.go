@@ -35,11 +35,18 @@ func (st *stepper) attached(in Attached) {
 	st.turn.phase = starting
 	st.turn.lastFrame = st.now
 	st.do(Effect{Kind: EffectStartTurn, Turn: st.turn.id, Purpose: op.Kind, Text: st.turn.text})
-	st.turn.text = ""
 }
 
 func (st *stepper) started(in Started) {
 	if in.Turn != st.turn.id || st.turn.phase != starting {
+		return
+	}
+	if in.Err != nil && in.Unsent && !st.turn.again && st.turn.verdict == undecided {
+		// The runtime was dead already, and nobody had noticed. Nothing was sent,
+		// so sending it to a new one does not send it twice.
+		st.turn.again, st.turn.gone = true, nil
+		st.turn.phase = attaching
+		st.do(Effect{Kind: EffectAttach, Turn: st.turn.id})
 		return
 	}
 	if in.Err != nil {
@@ -47,7 +54,12 @@ func (st *stepper) started(in Started) {
 		return
 	}
 	st.turn.phase = sent
+	st.turn.text = ""
 	st.disarm(TimerStart)
+	if st.turn.gone != nil {
+		st.conclude(OutcomeFailed, st.turn.gone)
+		return
+	}
 	if st.turn.verdict == undecided && st.turn.tools.out == nil {
 		st.arm(TimerSilence)
 	}
@@ -75,6 +87,9 @@ func (st *stepper) frame(f *Frame) {
 	}
 	st.turn.lastFrame = st.now
 	if f.Kind == FrameFinished {
+		if st.turn.phase == starting && st.turn.gone != nil {
+			return // it only repeats that the runtime is gone
+		}
 		st.conclude(f.Outcome, f.Err)
 		return
 	}
@@ -97,6 +112,10 @@ func (st *stepper) runtimeGone(err *fault.Error) {
 	}
 	if err == nil {
 		err = fault.New(fault.ProviderRuntimeDisconnected, fault.ProviderRuntimeDisconnected.Info().Meaning)
+	}
+	if st.turn.phase == starting {
+		st.turn.gone = err // whether the text was sent decides what that means
+		return
 	}
 	st.conclude(OutcomeFailed, err)
 }

@@ -146,15 +146,24 @@ func TestAnIdleThreadDoesNotNoticeALostRuntime(t *testing.T) {
 }
 
 func TestALostRuntimeFailsItsTurn(t *testing.T) {
-	for name, from := range map[string]func(*scene) *scene{"starting": (*scene).starting, "running": (*scene).running} {
-		t.Run(name, func(t *testing.T) {
-			from(newScene(t)).step(gone()).wantEvents(
-				"5 error opencode PROVIDER_RUNTIME_DISCONNECTED op=op +",
-				"6 status_changed error op=op +",
-				"7 operation_completed user false PROVIDER_RUNTIME_DISCONNECTED op=op",
-			)
-		})
+	lost := []string{
+		"5 error opencode PROVIDER_RUNTIME_DISCONNECTED op=op +",
+		"6 status_changed error op=op +",
+		"7 operation_completed user false PROVIDER_RUNTIME_DISCONNECTED op=op",
 	}
+	newScene(t).running().step(gone()).wantEvents(lost...)
+	// While the text is being handed over, the outcome of that decides.
+	newScene(t).starting().step(gone()).wantEvents().wantStatus(Running).step(Started{Turn: 1}).wantEvents(lost...)
+	newScene(t).starting().step(gone(), finished(1, OutcomeFailed)).wantEvents().wantStatus(Running)
+}
+
+func TestATextOfWhichNothingWasSentIsSentOnceMore(t *testing.T) {
+	unsent := Started{Turn: 1, Unsent: true, Err: fault.New(fault.ProviderRuntimeDisconnected, "It was dead already.")}
+	sc := newScene(t).starting().step(gone(), unsent).wantEvents().wantStatus(Running).wantEffects("attach turn=1").forget()
+	sc.step(Attached{Turn: 1, SessionID: sc.s.Session.ID}).wantEffects(`start turn=1 user "hello"`)
+	sc.forget().step(unsent).wantStatus(Failed) // but not a third time
+	newScene(t).starting().step(Started{Turn: 1, Err: unsent.Err}).wantStatus(Failed)
+	newScene(t).starting().step(Cancel{Caller: 7}, unsent).wantStatus(Idle)
 }
 
 func TestALostRuntimeNeedsNoReason(t *testing.T) {

@@ -91,7 +91,7 @@ func (s *session) begin(t thread.Turn) (*turn, string, error) {
 		if e == nil {
 			e = s.r.fault(fault.ProviderRuntimeDisconnected, "session/prompt", "The conversation is not open any more.", nil)
 		}
-		return nil, "", e
+		return nil, "", e.Unsent()
 	}
 	text := ordinary(t.Text)
 	if s.preamble != "" {
