@@ -8,7 +8,6 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/pedelec/pedelec-core/internal/proc"
 	"github.com/pedelec/pedelec-core/internal/provider"
 	"github.com/pedelec/pedelec-core/internal/settings"
 	"github.com/pedelec/pedelec-core/internal/thread"
@@ -51,28 +50,13 @@ func (d *core) override(p thread.Provider) provider.Override {
 	return provider.Override{Command: command, Env: d.settings.Env(p.String())}
 }
 
-// sweptStarter starts nothing before the processes of an earlier run are gone.
-type sweptStarter struct {
-	*proc.Starter
-	swept <-chan struct{}
-}
-
-func (s sweptStarter) Start(ctx context.Context, spec proc.Spec) (*proc.Process, error) {
-	select {
-	case <-s.swept:
-		return s.Starter.Start(ctx, spec)
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-// ownWorkspaces knows which temporary workspaces this run made, so that clearing
-// up after an earlier one leaves them alone.
+// ownWorkspaces knows which temporary workspaces this run made while it clears up
+// after an earlier one, so that they are left alone.
 type ownWorkspaces struct {
 	*workspace.Manager
 
 	mu   sync.Mutex
-	made map[string]struct{}
+	made map[string]struct{} // nil = there is nothing of an earlier run any more
 }
 
 func newOwnWorkspaces(m *workspace.Manager, log zerolog.Logger) *ownWorkspaces {
@@ -83,9 +67,21 @@ func newOwnWorkspaces(m *workspace.Manager, log zerolog.Logger) *ownWorkspaces {
 // CreateManaged is the manager's, noted before there is anything to be removed.
 func (w *ownWorkspaces) CreateManaged(threadID string) (string, func(), error) {
 	w.mu.Lock()
-	w.made[threadID] = struct{}{}
+	if w.made != nil {
+		w.made[threadID] = struct{}{}
+	}
 	w.mu.Unlock()
 	return w.Manager.CreateManaged(threadID)
+}
+
+// clear removes what earlier runs left and returns what could not be removed. It
+// is called once: from then on every workspace is our own, and none is noted.
+func (w *ownWorkspaces) clear(ctx context.Context) []workspace.Leftover {
+	left := w.RemoveAllManaged(ctx, w.isOurs)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.made = nil
+	return left
 }
 
 func (w *ownWorkspaces) isOurs(threadID string) bool {

@@ -1,53 +1,16 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
-	"testing/synctest"
 
 	"github.com/rs/zerolog"
 
-	"github.com/pedelec/pedelec-core/internal/proc"
 	"github.com/pedelec/pedelec-core/internal/settings"
 	"github.com/pedelec/pedelec-core/internal/thread"
 	"github.com/pedelec/pedelec-core/internal/workspace"
 )
-
-func TestNothingStartsBeforeTheSweepIsOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		swept := make(chan struct{})
-		starter := proc.New(nil, "instance", zerolog.Nop())
-		starter.Close() // a start that gets through is refused, and not with ctx's error
-		s := sweptStarter{starter, swept}
-		result := make(chan error, 1)
-		go func() {
-			_, err := s.Start(t.Context(), proc.Spec{})
-			result <- err
-		}()
-		synctest.Wait()
-		select {
-		case err := <-result:
-			t.Fatalf("the start did not wait: %v", err)
-		default:
-		}
-		close(swept)
-		if err := <-result; err == nil {
-			t.Error("a closed starter started something")
-		}
-	})
-}
-
-func TestACallerNeedNotWaitForTheSweep(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := sweptStarter{nil, make(chan struct{})}.Start(ctx, proc.Spec{})
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("error = %v, want that of the context", err)
-	}
-}
 
 func TestClearingUpLeavesTheWorkspacesOfThisRunAlone(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "workspaces")
@@ -60,7 +23,7 @@ func TestClearingUpLeavesTheWorkspacesOfThisRunAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if left := w.RemoveAllManaged(t.Context(), w.isOurs); len(left) > 0 {
+	if left := w.clear(t.Context()); len(left) > 0 {
 		t.Errorf("left behind: %+v", left)
 	}
 	if _, err := os.Stat(filepath.Join(root, old)); err == nil {
@@ -68,6 +31,9 @@ func TestClearingUpLeavesTheWorkspacesOfThisRunAlone(t *testing.T) {
 	}
 	if _, err := os.Stat(path); err != nil {
 		t.Errorf("the fresh workspace is gone: %v", err)
+	}
+	if _, _, err := w.CreateManaged("t00000000000later"); err != nil || len(w.made) > 0 {
+		t.Errorf("%d workspaces are noted after the clearing, error %v", len(w.made), err)
 	}
 }
 

@@ -69,8 +69,6 @@ type core struct {
 	web        string           // host:port of the HTTP listener; "" until it is bound
 	runtime    *ipc.RuntimeFile // nil until it is written
 
-	swept chan struct{} // closed when no process of an earlier run is left
-
 	background sync.WaitGroup // what runs until Close
 	quit       context.CancelFunc
 
@@ -82,7 +80,6 @@ func newDaemon(home string, log zerolog.Logger, redact *fault.Redactor, short du
 	return &core{
 		home: home, log: log, redact: redact, short: short,
 		metrics:       prometheus.NewRegistry(),
-		swept:         make(chan struct{}),
 		stopRequested: make(chan struct{}),
 	}
 }
@@ -172,12 +169,13 @@ func (d *core) linkCLI() {
 
 func (d *core) openProviders() {
 	d.starter = proc.New(d.store.KV(store.Processes), d.instance, d.log)
+	d.starter.HoldStarts() // until what an earlier run left is cleared
 	home, err := os.UserHomeDir()
 	if err != nil {
 		d.log.Warn().Err(err).Msg("your home folder is unknown; agents are looked for on PATH only")
 	}
 	cfg := provider.Config{
-		Starter:    sweptStarter{d.starter, d.swept},
+		Starter:    d.starter,
 		Log:        d.log,
 		Drivers:    []provider.Driver{acp.OpenCode().Driver(), acp.Cursor().Driver()},
 		Override:   d.override,
@@ -333,17 +331,14 @@ func (d *core) serveHTTP(l net.Listener) {
 
 // begin starts what may take its time, once clients are answered.
 func (d *core) begin(ctx context.Context) {
-	d.background.Go(func() {
-		defer close(d.swept)
-		d.clearProcesses(ctx)
-	})
+	d.background.Go(func() { d.clearProcesses(ctx) })
 	d.background.Go(func() { d.clearWorkspaces(ctx) })
 	d.providers.Start()
 	d.threads.Start()
 }
 
-// clearProcesses ends what an earlier run left running. After a clean exit the
-// ledger is empty, and this is one read.
+// clearProcesses ends what an earlier run left running; agents start after it.
+// After a clean exit the ledger is empty, and this is one read.
 func (d *core) clearProcesses(ctx context.Context) {
 	if err := d.starter.Sweep(ctx); err != nil && ctx.Err() == nil {
 		d.log.Error().Err(err).Msg("processes of an earlier run may be left; the next start looks again")
@@ -352,7 +347,7 @@ func (d *core) clearProcesses(ctx context.Context) {
 
 // clearWorkspaces removes temporary workspaces of earlier runs.
 func (d *core) clearWorkspaces(ctx context.Context) {
-	for _, left := range d.workspaces.RemoveAllManaged(ctx, d.workspaces.isOurs) {
+	for _, left := range d.workspaces.clear(ctx) {
 		if ctx.Err() == nil {
 			d.log.Warn().Err(left.Err).Str("path", left.Path).Msg("a temporary workspace of an earlier run cannot be removed; the next start tries again")
 		}
