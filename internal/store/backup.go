@@ -16,32 +16,61 @@ import (
 // Backup writes a consistent copy of the database to a new file while the store
 // goes on serving, and returns its size. On an error there is no file. Errors:
 // INVALID_INPUT when something is at the path or its folder cannot be written,
-// STORAGE_FULL, STORAGE_FAILED, OPERATION_CANCELLED with ctx.
+// STORAGE_FULL, OPERATION_CANCELLED with ctx, and STORAGE_FAILED, also when the
+// database must be closed or reopened meanwhile: that does not wait for a backup.
 func (s *Store) Backup(ctx context.Context, path string) (bytes int64, err error) {
 	bytes, err = writeCopy(path, func(f io.Writer) (int64, error) { return s.copyTo(ctx, f) })
-	switch {
-	case err == nil:
-		return bytes, nil
-	case ctx.Err() != nil:
-		return 0, fault.Wrap(fault.OperationCancelled, "store.backup", err, "The backup was cancelled.")
-	case errors.Is(err, os.ErrExist):
-		return 0, fault.Wrap(fault.InvalidInput, "store.backup", err, fmt.Sprintf("The file %s exists already; name a new one.", path))
-	case errors.Is(err, os.ErrNotExist), errors.Is(err, os.ErrPermission):
-		return 0, fault.Wrap(fault.InvalidInput, "store.backup", err, fmt.Sprintf("The file %s cannot be made: its folder is missing or not writable.", path))
-	case isNoSpace(err), fault.Is(err, fault.StorageFull):
-		return 0, fault.Wrap(fault.StorageFull, "store.backup", err, "The disk has no room for the backup.")
+	if err != nil {
+		return 0, backupFault(ctx, path, err)
 	}
-	return 0, fault.Wrap(fault.StorageFailed, "store.backup", err, "The backup could not be written.")
+	return bytes, nil
 }
 
-// copyTo writes what one read transaction sees into a file, until ctx is done.
+// errLeft ends a backup of an opening that is about to be closed.
+var errLeft = errors.New("the database is closed or reopened")
+
+func backupFault(ctx context.Context, path string, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return fault.Wrap(fault.OperationCancelled, "store.backup", err, "The backup was cancelled.")
+	case errors.Is(err, errLeft):
+		return fault.Wrap(fault.StorageFailed, "store.backup", err, "The backup was stopped, because the database had to be closed or reopened; make another one.")
+	case errors.Is(err, os.ErrExist):
+		return fault.Wrap(fault.InvalidInput, "store.backup", err, fmt.Sprintf("The file %s exists already; name a new one.", path))
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, os.ErrPermission):
+		return fault.Wrap(fault.InvalidInput, "store.backup", err, fmt.Sprintf("The file %s cannot be made: its folder is missing or not writable.", path))
+	case isNoSpace(err), fault.Is(err, fault.StorageFull):
+		return fault.Wrap(fault.StorageFull, "store.backup", err, "The disk has no room for the backup.")
+	}
+	var known *fault.Error
+	if errors.As(err, &known) {
+		return known // the database is closed or cannot be read
+	}
+	return fault.Wrap(fault.StorageFailed, "store.backup", err, "The backup could not be written.")
+}
+
+// copyTo writes what one read transaction sees into a file, until ctx is done or
+// the database must be closed.
 func (s *Store) copyTo(ctx context.Context, f io.Writer) (bytes int64, err error) {
-	w := &stoppable{w: f, stop: ctx.Err}
-	err = s.view("store.backup", func(tx *bolt.Tx) (err error) {
+	o, err := s.enter(long)
+	if err != nil {
+		return 0, err
+	}
+	defer o.leave(long)
+	w := &stoppable{w: f, stop: func() error {
+		if isClosed(o.left) {
+			return errLeft
+		}
+		return ctx.Err()
+	}}
+	err = s.readIn(o, "store.backup", func(tx *bolt.Tx) (err error) {
 		bytes, err = tx.WriteTo(w)
 		return err
 	})
-	return bytes, errors.Join(err, w.err)
+	if w.err != nil {
+		return 0, w.err // of which bbolt may have passed on the text only
+	}
+	return bytes, err
 }
 
 // writeCopy makes a new file, lets write fill it, and syncs it. On an error the
@@ -75,8 +104,7 @@ func writeCopy(path string, write func(io.Writer) (bytes int64, err error)) (byt
 	return bytes, syncDir(filepath.Dir(path))
 }
 
-// stoppable is a writer that fails once stop does. It keeps the error of a
-// failed write, since bbolt passes on only its text.
+// stoppable is a writer that fails once stop does. It keeps the error.
 type stoppable struct {
 	w    io.Writer
 	stop func() error
@@ -84,10 +112,8 @@ type stoppable struct {
 }
 
 func (s *stoppable) Write(p []byte) (n int, err error) {
-	if s.stop != nil {
-		if s.err = s.stop(); s.err != nil {
-			return 0, s.err
-		}
+	if s.err = s.stop(); s.err != nil {
+		return 0, s.err
 	}
 	n, s.err = s.w.Write(p)
 	return n, s.err

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 
@@ -86,4 +87,55 @@ func TestABackupNeverReplacesAFile(t *testing.T) {
 	content, err := os.ReadFile(path)
 	must(t, err)
 	wantEqual(t, string(content), "mine")
+}
+
+// A gate is the file of a backup that stands still at its first piece.
+type gate struct {
+	begun, open chan struct{}
+	once        sync.Once
+}
+
+func (g *gate) Write(p []byte) (int, error) {
+	g.once.Do(func() { close(g.begun) })
+	<-g.open
+	return len(p), nil
+}
+
+// backUp begins a backup, waits until it has begun, and returns its end.
+func backUp(s *Store) (*gate, chan error) {
+	g, ended := &gate{begun: make(chan struct{}), open: make(chan struct{})}, make(chan error, 1)
+	go func() {
+		_, err := s.copyTo(context.Background(), g)
+		ended <- err
+	}()
+	<-g.begun
+	return g, ended
+}
+
+func TestABackupStopsWhenTheDatabaseMustBeReopenedOrClosed(t *testing.T) {
+	leave := map[string]func(t *testing.T, s *Store) error{
+		"reopened": func(t *testing.T, s *Store) error {
+			arm(t, "store.commit.fail=error")
+			return s.Commit(modelCommit("t", 2, 0))
+		},
+		"closed": func(_ *testing.T, s *Store) error { return s.Close() },
+	}
+	for name, leave := range leave {
+		t.Run(name, func(t *testing.T) {
+			s := open(t)
+			must(t, s.Commit(modelCommit("t", 1, 0)))
+			left := s.opened.left
+			g, ended := backUp(s)
+			done := make(chan error, 1)
+			go func() { done <- leave(t, s) }()
+			<-left
+			close(g.open)
+			err := backupFault(t.Context(), "b", <-ended)
+			wantCode(t, err, fault.StorageFailed)
+			if msg := fault.From(err).Message(); !strings.Contains(msg, "make another one") {
+				t.Errorf("message %q", msg)
+			}
+			must(t, <-done)
+		})
+	}
 }

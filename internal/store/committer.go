@@ -62,7 +62,9 @@ func (s *Store) run() {
 			select {
 			case <-s.queue.wake:
 			case <-quiet.C:
-				s.startCompaction()
+				if s.startCompaction() {
+					quiet.Reset(s.CompactAfter)
+				}
 			case err := <-s.compacted:
 				if s.finishCompaction(err) {
 					quiet.Reset(s.CompactAfter)

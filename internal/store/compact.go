@@ -14,8 +14,8 @@ import (
 // compactTxBytes is how much a compaction writes in one transaction.
 const compactTxBytes = 1 << 20
 
-// errAbandoned ends a compaction that a write has overtaken.
-var errAbandoned = errors.New("a write came first")
+// errAbandoned ends a compaction that a write or a backup has overtaken.
+var errAbandoned = errors.New("something else came first")
 
 // compaction is a copy of the database that is being made in the background.
 type compaction struct {
@@ -34,17 +34,22 @@ func (s *Store) worthCompacting() (worth bool, fileBytes int64) {
 
 // startCompaction begins a copy if it is worth it. The copy reads in one long
 // transaction, which is harmless as long as nobody writes; the first write
-// abandons it.
-func (s *Store) startCompaction() {
+// abandons it. It reports whether a backup is in the way, so that the copy is
+// due later.
+func (s *Store) startCompaction() (later bool) {
 	if s.opened == nil || s.compacting != nil {
-		return
+		return false
 	}
 	if worth, _ := s.worthCompacting(); !worth {
-		return
+		return false
+	}
+	if s.opened.has(long) {
+		return true
 	}
 	c := &compaction{}
 	s.compacting = c
 	go func() { s.compacted <- s.writeCompacted(c) }() // the committer waits for it
+	return false
 }
 
 // abandonCompaction makes a copy worthless, since a write comes. Its goroutine
@@ -56,7 +61,7 @@ func (s *Store) abandonCompaction() {
 }
 
 // finishCompaction puts a finished copy in the file's place. It reports whether
-// a write had overtaken the copy, so that another is due later.
+// a write or a backup had overtaken the copy, so that another is due later.
 func (s *Store) finishCompaction(err error) (abandoned bool) {
 	if err == nil && s.compacting.abandoned.Load() {
 		err = errAbandoned
@@ -83,13 +88,17 @@ func (s *Store) reportCompaction(replaced bool, err error) {
 }
 
 // replaceFile closes the database, renames the copy and opens it. If it cannot
-// be opened, the next change tries again.
+// be opened, the next change tries again. A backup, which may take minutes, is
+// neither waited for nor cut off for the sake of some space.
 func (s *Store) replaceFile() error {
 	if err := fault.Point(pointCompactRename); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.opened.has(long) {
+		return errAbandoned
+	}
 	err := s.closeFile()
 	if err == nil {
 		err = s.renameCompacted()

@@ -88,6 +88,42 @@ func TestAQuietStoreIsCompactedInTheBackground(t *testing.T) {
 	must(t, err)
 }
 
+// withoutCommitter opens a store whose committer's steps are taken by hand.
+func withoutCommitter(t *testing.T, path string) *Store {
+	t.Helper()
+	s := New(path)
+	smallLimits(s)
+	must(t, s.open())
+	s.compacted = make(chan error, 1)
+	return s
+}
+
+func TestACompactionNeitherWaitsForABackupNorCutsItOff(t *testing.T) {
+	path := testPath(t)
+	s := openAt(t, path, smallLimits, func(s *Store) { s.CompactAtExit = 0 })
+	mostlyFree(t, s)
+	must(t, s.Close())
+
+	s = withoutCommitter(t, path)
+	wantEqual(t, s.startCompaction(), false)
+	copied := <-s.compacted
+	must(t, copied)
+	g, ended := backUp(s)
+	wantEqual(t, s.finishCompaction(copied), true) // it is due again
+	wantEqual(t, s.startCompaction(), true)        // but not before the backup ends
+	close(g.open)
+	must(t, <-ended)
+
+	wantEqual(t, s.startCompaction(), false)
+	wantEqual(t, s.finishCompaction(<-s.compacted), false)
+	info, err := os.Stat(path)
+	must(t, err)
+	if info.Size() > 1<<20 {
+		t.Errorf("%d bytes after the compaction", info.Size())
+	}
+	must(t, s.closeFile())
+}
+
 func TestAWriteAbandonsACompaction(t *testing.T) {
 	path := testPath(t)
 	s := openAt(t, path, smallLimits)
@@ -97,15 +133,8 @@ func TestAWriteAbandonsACompaction(t *testing.T) {
 	before, err := os.Stat(path)
 	must(t, err)
 
-	// Without the committer, whose steps are taken by hand.
-	s = New(path)
-	smallLimits(s)
-	must(t, s.open())
-	s.compacted = make(chan error, 1)
-	s.startCompaction()
-	if s.compacting == nil {
-		t.Fatal("no compaction began")
-	}
+	s = withoutCommitter(t, path)
+	wantEqual(t, s.startCompaction(), false)
 	s.abandonCompaction()
 	wantEqual(t, s.finishCompaction(<-s.compacted), true)
 	must(t, s.closeFile())

@@ -21,20 +21,29 @@ type opening struct {
 	stuck     chan struct{} // closed when one of bbolt's locks is held for ever
 	stick     func()        // closes stuck
 
-	mu      sync.Mutex
-	users   int
-	leaving bool
-	idle    chan struct{} // closed when it is left and has no users
+	mu    sync.Mutex
+	users [uses]int
+	left  chan struct{} // closed when it is about to be closed: long uses end
+	idle  chan struct{} // closed when it is left and has no users
 }
 
+// A use says how long somebody needs an opening.
+type use int
+
+const (
+	brief use = iota // a read, which whoever closes waits for
+	long             // a backup, which ends early when the opening is left
+	uses
+)
+
 func newOpening(db *bolt.DB, file *os.File) *opening {
-	o := &opening{db: db, file: file, stuck: make(chan struct{}), idle: make(chan struct{})}
+	o := &opening{db: db, file: file, stuck: make(chan struct{}), left: make(chan struct{}), idle: make(chan struct{})}
 	o.stick = sync.OnceFunc(func() { close(o.stuck) })
 	return o
 }
 
 // enter returns the opening that is in use. It stays open until leave.
-func (s *Store) enter() (*opening, error) {
+func (s *Store) enter(u use) (*opening, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	o := s.opened
@@ -43,22 +52,31 @@ func (s *Store) enter() (*opening, error) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.users++
+	o.users[u]++
 	return o, nil
 }
 
-func (o *opening) leave() {
+func (o *opening) leave(u use) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.users--
-	if o.leaving && o.users == 0 {
+	o.users[u]--
+	if isClosed(o.left) && o.users == [uses]int{} {
 		close(o.idle)
 	}
 }
 
-func (o *opening) isStuck() bool {
+// has reports whether somebody uses the opening so.
+func (o *opening) has(u use) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.users[u] > 0
+}
+
+func (o *opening) isStuck() bool { return isClosed(o.stuck) }
+
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-o.stuck:
+	case <-c:
 		return true
 	default:
 		return false
@@ -122,13 +140,14 @@ func (o *opening) update(fn func(*bolt.Tx) error) error {
 	return tx.Commit()
 }
 
-// close waits until nobody uses the opening and closes the database. One that is
-// stuck cannot be closed, and who uses it is not waited for: only its file is
-// closed, which gives the file's lock back. Nobody may enter any more.
+// close ends long uses, waits until nobody uses the opening, and closes the
+// database. One that is stuck cannot be closed, and who uses it is not waited
+// for: only its file is closed, which gives the file's lock back. Nobody may
+// enter any more.
 func (o *opening) close() error {
 	o.mu.Lock()
-	o.leaving = true
-	if o.users == 0 {
+	close(o.left)
+	if o.users == [uses]int{} {
 		close(o.idle)
 	}
 	o.mu.Unlock()

@@ -28,12 +28,17 @@ func (s *Store) view(op string, fn func(*bolt.Tx) error) error {
 	if err := fault.Point(pointReadBefore); err != nil {
 		return fault.Wrap(fault.StorageFailed, op, err, "The database could not be read.")
 	}
-	o, err := s.enter()
+	o, err := s.enter(brief)
 	if err != nil {
 		return err
 	}
-	defer o.leave()
-	err = guarded(o.view, fn)
+	defer o.leave(brief)
+	return s.readIn(o, op, fn)
+}
+
+// readIn is view for those who have entered.
+func (s *Store) readIn(o *opening, op string, fn func(*bolt.Tx) error) error {
+	err := guarded(o.view, fn)
 	if err == nil {
 		return nil
 	}
