@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -373,6 +374,42 @@ func TestOnlySoManyProcessesLiveAtOnce(t *testing.T) {
 	if got := conformance.Told(r.Turn(a, sink, 2, "say m on")); got != "d:on | m:on | ok" {
 		t.Error(got)
 	}
+}
+
+func TestManyThreadsTakeTurnsOnFewProcesses(t *testing.T) {
+	agent := quick()
+	agent.MaxAlive = 3
+	r := newRig(t, agent, conformance.Knobs{})
+	var all sync.WaitGroup
+	for i := range 10 {
+		all.Go(func() {
+			spec := r.Spec(fmt.Sprint("t", i))
+			var a thread.Attachment
+			var sink *conformance.Collector
+			for id := uint64(1); id <= 3; id++ {
+				if a.Conversation == nil || !a.Conversation.Alive() {
+					spec.SessionID = a.SessionID
+					sink = conformance.NewCollector(t)
+					var err error
+					if a, err = r.Manager.Attach(r.Ctx, spec, sink); err != nil {
+						t.Errorf("%s: %v", spec.ThreadID, err)
+						return
+					}
+				}
+				if err := a.Conversation.StartTurn(r.Ctx, thread.Turn{ID: id, Text: "say m x"}); err != nil {
+					t.Errorf("%s: %v", spec.ThreadID, err)
+					return
+				}
+				if got := conformance.Told(sink.Finished(id)); got != "d:x | m:x | ok" {
+					t.Errorf("%s: %s", spec.ThreadID, got)
+				}
+				if n := len(r.PIDs()); n > 3 {
+					t.Errorf("%d processes", n)
+				}
+			}
+		})
+	}
+	all.Wait()
 }
 
 func TestAFailingThreadIsRefusedAlone(t *testing.T) {
