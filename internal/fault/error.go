@@ -105,3 +105,11 @@ func (e *Error) Unsent() *Error {
 	c.Err = errors.Join(ErrUnsent, e.Err)
 	return &c
 }
+
+// CarryUnsent returns to, with [ErrUnsent] in its chain if from has it.
+func CarryUnsent(from, to error) error {
+	if to == nil || !errors.Is(from, ErrUnsent) {
+		return to
+	}
+	return From(to).Unsent()
+}

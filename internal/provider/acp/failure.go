@@ -30,8 +30,6 @@ func (r *Runtime) failure(method string, err error) error {
 	case errors.As(err, &known): // the process, or the way to it, is gone
 		return known.With("provider", r.flavour.Provider.String())
 	case errors.Is(err, jsonrpc.ErrClosed):
-		// The layer says so before it writes; an answer that is missing after the
-		// write comes from the loss of the process.
 		return r.fault(fault.ProviderRuntimeDisconnected, method, name+" went away.", err)
 	}
 	return r.fault(fault.ProviderProtocolError, method, name+" answered with something that makes no sense.", err)

@@ -14,7 +14,7 @@ import (
 )
 
 // session is one conversation. What is not set once is guarded by the runtime's
-// mutex, except a turn's text, which is the reader's.
+// mutex, except a turn's text and fault, which are the reader's.
 type session struct {
 	r        *Runtime
 	id       string
@@ -44,6 +44,7 @@ var _ thread.Conversation = (*session)(nil)
 type turn struct {
 	id        uint64
 	text      message
+	fault     *fault.Error // why it is given up; its prompt is not answered yet
 	cancelled bool
 	questions map[jsonrpc.ID]struct{}  // the agent's, that are not answered
 	announced map[string]*announcement // tool calls that are not over, by the agent's id
@@ -76,7 +77,7 @@ func (s *session) StartTurn(ctx context.Context, t thread.Turn) error {
 	}
 	s.r.mu.Unlock()
 	s.r.link.Changed()
-	return s.r.failure("session/prompt", err)
+	return fault.CarryUnsent(err, s.r.failure("session/prompt", err))
 }
 
 // begin claims the session for a turn.
@@ -99,7 +100,7 @@ func (s *session) begin(t thread.Turn) (*turn, string, error) {
 	}
 	s.turn = &turn{
 		id:        t.ID,
-		text:      message{gap: s.r.flavour.RetryGap},
+		text:      message{gap: s.r.flavour.RetryGap, limit: s.r.flavour.MessageLimit},
 		questions: map[jsonrpc.ID]struct{}{},
 		announced: map[string]*announcement{},
 		news:      make(chan struct{}),
@@ -141,13 +142,19 @@ func (s *session) update(t *turn, u update) {
 		s.out.Frame(thread.Frame{Kind: thread.FrameActivity})
 		return
 	}
+	if t.fault != nil { // no sign of life either: an agent that goes on is given up
+		return
+	}
 	switch u.kind {
 	case chunkUpdate:
 		if !t.text.belongs(u.messageID) {
 			s.closeMessage(t)
 		}
 		if u.text != "" {
-			t.text.add(u.messageID, u.text, s.r.now())
+			if !t.text.add(u.messageID, u.text, s.r.now()) {
+				s.giveUp(t)
+				return
+			}
 			s.out.Frame(thread.Frame{Kind: thread.FrameDelta, Turn: t.id, Text: u.text})
 			return
 		}
@@ -161,6 +168,18 @@ func (s *session) update(t *turn, u update) {
 		s.closeMessage(t)
 	}
 	s.out.Frame(thread.Frame{Kind: thread.FrameActivity, Turn: t.id})
+}
+
+// giveUp ends a turn whose message does not end: the agent is asked to stop it, and
+// its answer to that ends the turn.
+func (s *session) giveUp(t *turn) {
+	t.text.take()
+	t.fault = s.r.fault(fault.ProviderProtocolError, "session/prompt",
+		s.r.flavour.Provider.Name()+" sent a message without end; the turn is stopped.", nil).
+		With("limitBytes", s.r.flavour.MessageLimit)
+	if err := s.cancel(t); err != nil {
+		s.r.link.Log.Debug().Err(err).Msg("a turn that went wrong could not be cancelled")
+	}
 }
 
 // closeMessage passes on the message that the chunks made up.
@@ -211,6 +230,9 @@ func (s *session) finish(t *turn, cancelled bool, result jsontext.Value, err err
 		finished.Outcome, finished.Err = s.failed(cancelled, err)
 	} else {
 		finished.Outcome, finished.Err, usage = s.r.stopped(result)
+	}
+	if t.fault != nil {
+		finished.Outcome, finished.Err = thread.OutcomeFailed, t.fault
 	}
 	if finished.Outcome == thread.OutcomeSuccess {
 		s.closeMessage(t)

@@ -66,7 +66,7 @@ func (s *session) StartTurn(ctx context.Context, t thread.Turn) error {
 	}
 	s.r.mu.Unlock()
 	s.r.link.Changed()
-	return failure(fault.ProviderRuntimeDisconnected, "turn", name+" takes no input any more.", err)
+	return fault.CarryUnsent(err, failure(fault.ProviderRuntimeDisconnected, "turn", name+" takes no input any more.", err))
 }
 
 // begin claims the session for a turn.
@@ -78,9 +78,9 @@ func (s *session) begin(t thread.Turn) (*turn, error) {
 	}
 	if !s.alive() {
 		if s.r.loss != nil {
-			return nil, s.r.loss
+			return nil, s.r.loss.Unsent()
 		}
-		return nil, failure(fault.ProviderRuntimeDisconnected, "turn", "The conversation is not open any more.", nil)
+		return nil, failure(fault.ProviderRuntimeDisconnected, "turn", "The conversation is not open any more.", nil).Unsent()
 	}
 	s.turn = &turn{id: t.ID, ended: make(chan struct{}), open: map[string]pending{}}
 	s.opened = time.Time{}

@@ -72,7 +72,7 @@ func (s *session) StartTurn(ctx context.Context, t thread.Turn) error {
 		}
 		s.r.mu.Unlock()
 		s.r.link.Changed()
-		return s.r.failure("turn/start", err)
+		return fault.CarryUnsent(err, s.r.failure("turn/start", err))
 	}
 	timer := time.NewTimer(s.r.agent.Accept)
 	defer timer.Stop()
@@ -94,9 +94,9 @@ func (s *session) begin(t thread.Turn) (*turn, error) {
 	}
 	if !s.alive() {
 		if s.r.loss != nil {
-			return nil, s.r.loss
+			return nil, s.r.loss.Unsent()
 		}
-		return nil, s.r.fault(fault.ProviderRuntimeDisconnected, "turn/start", "The conversation is not open any more.", nil)
+		return nil, s.r.fault(fault.ProviderRuntimeDisconnected, "turn/start", "The conversation is not open any more.", nil).Unsent()
 	}
 	s.turn = &turn{
 		id: t.ID, accepted: make(chan struct{}), ended: make(chan struct{}),

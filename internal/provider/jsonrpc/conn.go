@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/pedelec/pedelec-core/internal/fault"
 )
 
 // Defaults and limits of a connection.
@@ -208,8 +210,10 @@ func (c *Conn) take(id jsontext.Value) answer {
 
 // Go sends a request. When it returns nil the request is written, and got will
 // be called once, on the reader's goroutine, unless the connection breaks first;
-// it may have been called already. When Go returns an error got is never called. An ended ctx is heeded only before
-// the write begins: what may have been written is never called unwritten.
+// it may have been called already. When Go returns an error got is never called;
+// [fault.ErrUnsent] is in its chain when nothing was written. An ended ctx is
+// heeded only before the write begins: what may have been written is never
+// called unwritten.
 func (c *Conn) Go(ctx context.Context, method string, params any, got func(result jsontext.Value, err error)) error {
 	_, err := c.send(ctx, method, params, got)
 	return err
@@ -227,7 +231,7 @@ func (c *Conn) send(ctx context.Context, method string, params any, got answer) 
 	c.mu.Lock()
 	if c.err != nil {
 		defer c.mu.Unlock()
-		return 0, c.err
+		return 0, errors.Join(fault.ErrUnsent, c.err)
 	}
 	c.pending[id] = got
 	c.mu.Unlock()
