@@ -10,6 +10,11 @@ import (
 	"github.com/pedelec/pedelec-core/internal/thread"
 )
 
+// MaxMessageBytes bounds the text of one assistant message that a runtime gathers.
+// No model writes so much; an agent that does not end a message would take all
+// memory. A turn that goes over it fails with PROVIDER_PROTOCOL_ERROR, alone.
+const MaxMessageBytes = 64 << 20
+
 // Driver knows one provider's program and protocol. One process serves all
 // threads, unless PerThread is set.
 type Driver struct {

@@ -23,8 +23,8 @@ const (
 	DefaultRetryGap     = time.Second // agents retry a cut model connection after 2 s and more
 )
 
-// Flavour is what differs between ACP agents. Durations may be shortened before
-// Driver.
+// Flavour is what differs between ACP agents. Durations and limits may be shortened
+// before Driver.
 type Flavour struct {
 	Provider     thread.Provider
 	LoginCommand string
@@ -36,6 +36,7 @@ type Flavour struct {
 	RetryGap     time.Duration // silence in a message after which it may begin anew
 	Silence      time.Duration // see jsonrpc.Config.Silence
 	Announce     time.Duration // for a call of a frontend tool to show in its session
+	MessageLimit int           // bytes of one message; see provider.MaxMessageBytes
 
 	programs    []string
 	inherit     []string
@@ -98,6 +99,7 @@ func common(p thread.Provider) Flavour {
 		RetryGap:     DefaultRetryGap,
 		Silence:      jsonrpc.DefaultSilence,
 		Announce:     DefaultAnnounce,
+		MessageLimit: provider.MaxMessageBytes,
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 // beginning exactly.
 type message struct {
 	gap    time.Duration // a silence that may have been a retry
+	limit  int           // bytes
 	id     string
 	text   strings.Builder
 	starts []int // where a text may have begun anew, rising
@@ -26,7 +27,11 @@ func (m *message) belongs(id string) bool {
 	return m.text.Len() == 0 || id == "" || m.id == "" || m.id == id
 }
 
-func (m *message) add(id, chunk string, now time.Time) {
+// add reports false, and adds nothing, when the message would be too long.
+func (m *message) add(id, chunk string, now time.Time) bool {
+	if m.text.Len()+len(chunk) > m.limit {
+		return false
+	}
 	if m.id == "" {
 		m.id = id
 	}
@@ -35,6 +40,7 @@ func (m *message) add(id, chunk string, now time.Time) {
 	}
 	m.text.WriteString(chunk)
 	m.last, m.tool = now, false
+	return true
 }
 
 // take returns the whole message and begins a new one.
@@ -44,7 +50,7 @@ func (m *message) take() string {
 	if len(m.starts) > 0 {
 		whole = withoutRepeats(all, m.starts)
 	}
-	*m = message{gap: m.gap}
+	*m = message{gap: m.gap, limit: m.limit}
 	return whole
 }
 

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/pedelec/pedelec-core/internal/provider"
 )
 
 func TestARetriedMessageIsPutRightAndOtherTextIsKept(t *testing.T) {
@@ -28,7 +30,7 @@ func TestARetriedMessageIsPutRightAndOtherTextIsKept(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := message{gap: DefaultRetryGap}
+				m := message{gap: DefaultRetryGap, limit: provider.MaxMessageBytes}
 				for word := range strings.FieldsSeq(tt.chunks) {
 					switch word {
 					case "|":
@@ -53,7 +55,7 @@ func TestARetriedMessageIsPutRightAndOtherTextIsKept(t *testing.T) {
 func TestWithoutASilenceAMessageIsItsChunks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		chunks := rapid.SliceOf(rapid.StringMatching(`[ab ]{1,3}`)).Draw(t, "chunks")
-		m := message{gap: DefaultRetryGap}
+		m := message{gap: DefaultRetryGap, limit: provider.MaxMessageBytes}
 		for _, c := range chunks {
 			m.add("", c, time.Time{})
 		}

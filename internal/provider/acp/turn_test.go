@@ -97,6 +97,30 @@ func TestThreadsShareOneProcess(t *testing.T) {
 	}
 }
 
+func TestAMessageWithoutEndFailsItsTurnAlone(t *testing.T) {
+	f := OpenCode()
+	f.MessageLimit = 8
+	r := newRig(t, f, knobs{})
+	a1, s1 := r.open(r.spec("t1"))
+	a2, s2 := r.open(r.spec("t2"))
+	r.start(a2, 1, "say m short\ngate")
+	s2.sawText("short")
+	got := words(r.run(a1, s1, 1, "say m 12345\nsay m 678\nsay m 9\nwait\nsay m more"))
+	if got != "d:12345 | d:678 | failed PROVIDER_PROTOCOL_ERROR" {
+		t.Error(got)
+	}
+	r.openGateIn(r.pids()[0])
+	if got := words(s2.finished(1)); got != "d:short | m:short | u:12 | ok" {
+		t.Errorf("the other thread: %s", got)
+	}
+	if got := words(r.run(a1, s1, 2, "say m1 12345678\nsay m2 12345678")); got != "d:12345678 | m:12345678 | d:12345678 | m:12345678 | u:12 | ok" {
+		t.Errorf("the next turn: %s", got)
+	}
+	if len(r.pids()) != 1 {
+		t.Error("the process was not kept")
+	}
+}
+
 func TestASecondTurnIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 	r := newRig(t, OpenCode(), knobs{})
 	a, sink := r.open(r.spec("t1"))
