@@ -1,7 +1,7 @@
 package fault
 
-// Code is the word for one kind of failure as clients see it (protocol.md 8).
-// Message texts are free; codes are the contract.
+// Code is the word for one kind of failure as clients see it; docs/ERRORS.md
+// lists all. Message texts are free; codes are the contract.
 type Code string
 
 // The codes of the wire protocol, grouped as in the table below.

@@ -9,7 +9,7 @@ import (
 )
 
 // Threads is the service behind every request that names a thread. It
-// authorises, answers duplicates and checks, in the order of protocol.md 3.
+// authorises, answers duplicates and checks, in the order of docs/PROTOCOL.md.
 // Errors are *fault.Error.
 type Threads interface {
 	Create(ctx context.Context, c thread.Caller, r thread.CreateRequest) (threadID string, err error)

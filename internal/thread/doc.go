@@ -3,8 +3,8 @@
 // next state, the events to tell, the effects to carry out and the replies to
 // give.
 //
-// It owns the state machine of lifecycle.md and the event orders of
-// protocol.md 6; it is the only place that changes a status.
+// It owns the state machine and the event orders of docs/LIFECYCLE.md; it is
+// the only place that changes a status.
 //
 // It never does I/O, starts no goroutine and looks at no clock: time is an
 // argument. It knows neither the database nor the wire's JSON.

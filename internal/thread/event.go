@@ -9,7 +9,7 @@ import (
 // EventKind is the type of an event. The numbers are stored.
 type EventKind uint8
 
-// The kinds of protocol.md 6.
+// The kinds; docs/PROTOCOL.md says what each tells.
 const (
 	EventCreated                  EventKind = 1
 	EventStatusChanged            EventKind = 2
@@ -39,7 +39,7 @@ func (k EventKind) String() string { return word(eventWords[:], uint8(k)) }
 func (k EventKind) Durable() bool { return k != EventAssistantDelta }
 
 // Event is one thing that happened to a thread, with its number. Which fields
-// are set depends on Kind (protocol.md 6).
+// are set depends on Kind.
 type Event struct {
 	Kind        EventKind
 	Seq         uint64

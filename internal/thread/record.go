@@ -7,7 +7,7 @@ import (
 	"github.com/pedelec/pedelec-core/internal/fault"
 )
 
-// Limits of operations (protocol.md 5.3, architecture.md 3).
+// Limits of operations.
 const (
 	MaxOperationIDBytes = 200
 	MaxOperations       = 64       // admitted operations that a thread remembers

@@ -26,8 +26,8 @@ type Caller struct {
 // token and speaks for no web page.
 func (c Caller) Operator() bool { return c.Token && !c.OriginStated }
 
-// MayActOn reports whether the caller may act on a thread with this owner
-// (protocol.md 4).
+// MayActOn reports whether the caller may act on a thread with this
+// owner.
 func (c Caller) MayActOn(owner string) bool {
 	if c.Operator() {
 		return true
@@ -68,7 +68,7 @@ type ListQuery struct {
 	After  string // the last id of the page before; "" = from the start
 }
 
-// Limits of list_threads and read_events (protocol.md 5).
+// Limits of list_threads and read_events.
 const (
 	DefaultListLimit = 100
 	MaxListLimit     = 1000

@@ -10,7 +10,7 @@ import (
 // bytes.
 const MaxActiveMessage = 64 << 10
 
-// Snapshot tells a client where a thread stands (protocol.md 7).
+// Snapshot tells a client where a thread stands.
 type Snapshot struct {
 	ThreadID      string
 	Status        Status

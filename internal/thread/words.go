@@ -5,7 +5,7 @@ import "slices"
 // Status is where a thread stands. The numbers are stored; never renumber.
 type Status uint8
 
-// The statuses of lifecycle.md 1.
+// The statuses; docs/LIFECYCLE.md says what each means.
 const (
 	Idle              Status = 1
 	Running           Status = 2
@@ -49,7 +49,7 @@ func (k OperationKind) String() string { return word(kindWords[:], uint8(k)) }
 // Provider is an agent backend. The numbers are stored.
 type Provider uint8
 
-// The providers, in the order in which clients list them (protocol.md 5).
+// The providers, in the order in which clients list them.
 const (
 	Codex       Provider = 1
 	Antigravity Provider = 2
@@ -103,7 +103,7 @@ func ParseEffort(w string) (Effort, bool) {
 	return Effort(i), i > 0
 }
 
-// Permission is what an agent may do without asking (providers.md 6).
+// Permission is what an agent may do without asking.
 type Permission uint8
 
 // The permissions.

@@ -11,7 +11,7 @@ import (
 	"github.com/pedelec/pedelec-core/internal/fault"
 )
 
-// Limits of a manifest (lifecycle.md 5.1).
+// Limits of a manifest.
 const (
 	MaxTools        = 256
 	MaxNameBytes    = 128
