@@ -167,7 +167,9 @@ func (s *session) block(t *turn, l *line, cancelled bool) {
 		return
 	}
 	if text := m.words(); text != "" {
-		s.message(t, t.text.add(m.ID, text), cancelled)
+		for _, complete := range t.text.add(m.ID, text) {
+			s.message(t, complete, cancelled)
+		}
 	}
 }
 

@@ -23,19 +23,28 @@ func ordinary(text string) string {
 type answerText struct {
 	streaming string   // id of the answer that comes in; "" = none does
 	blocks    []string // of it, whole ones
+	held      int      // their bytes
 }
+
+// maxHeld is how much text waits for the end of its answer, in bytes. An answer
+// that is longer than any model's counts as it comes.
+const maxHeld = 4 << 20
 
 // begin hears that an answer begins. One that was not complete is void.
 func (a *answerText) begin(id string) { *a = answerText{streaming: id} }
 
-// add takes a whole block. It returns the block if it is of an answer that was not
-// streamed, which counts at once.
-func (a *answerText) add(id, text string) (complete string) {
+// add takes a whole block. It returns what counts at once: the block of an answer
+// that was not streamed, and all that is too much to be held.
+func (a *answerText) add(id, text string) (complete []string) {
 	if a.streaming == "" || a.streaming != id {
-		return text
+		return []string{text}
 	}
 	a.blocks = append(a.blocks, text)
-	return ""
+	if a.held += len(text); a.held <= maxHeld {
+		return nil
+	}
+	complete, a.blocks, a.held = a.blocks, nil, 0
+	return complete
 }
 
 // end returns the blocks of the answer, which is complete.
