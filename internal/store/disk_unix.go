@@ -36,6 +36,11 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
+// release closes a file that stays mapped: the mapping would keep its lock.
+func release(f *os.File) error {
+	return errors.Join(unix.Flock(int(f.Fd()), unix.LOCK_UN), f.Close())
+}
+
 // initialMmap is how much address space is mapped at once, so that the file can
 // grow without waiting for readers.
 func initialMmap(limit int64) int { return int(min(limit, math.MaxInt/2)) }

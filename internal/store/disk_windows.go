@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/windows"
@@ -31,6 +32,9 @@ func freeSpace(path string) (bytes int64, known bool) {
 // syncDir does nothing: Windows has no way to sync a folder, and journals
 // renames by itself.
 func syncDir(string) error { return nil }
+
+// release closes a file that stays mapped, which gives its lock back.
+func release(f *os.File) error { return f.Close() }
 
 // initialMmap is 0: on Windows a mapping makes the file as large at once.
 func initialMmap(int64) int { return 0 }

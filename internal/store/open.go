@@ -188,7 +188,7 @@ func (s *Store) openFile(path string) (o *opening, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			if file != nil {
-				_ = file.Close() // gives the lock back; the mapping is lost
+				_ = release(file) // the mapping is lost
 			}
 			o, err = nil, fmt.Errorf("%w: %v", errDamaged, p)
 		}

@@ -142,8 +142,8 @@ func (o *opening) update(fn func(*bolt.Tx) error) error {
 
 // close ends long uses, waits until nobody uses the opening, and closes the
 // database. One that is stuck cannot be closed, and who uses it is not waited
-// for: only its file is closed, which gives the file's lock back. Nobody may
-// enter any more.
+// for: only its file is closed, and its mapping stays. Nobody may enter any
+// more.
 func (o *opening) close() error {
 	o.mu.Lock()
 	close(o.left)
@@ -156,7 +156,7 @@ func (o *opening) close() error {
 	case <-o.stuck:
 	}
 	if o.isStuck() {
-		return o.file.Close()
+		return release(o.file)
 	}
 	return o.db.Close()
 }

@@ -66,6 +66,17 @@ func TestAReadUnderWayWhenTheFileIsLostHoldsUpNobody(t *testing.T) {
 	must(t, <-ended)
 }
 
+func TestAStuckOpeningIsReplacedByTheNextCommit(t *testing.T) {
+	s := open(t)
+	must(t, s.Commit(modelCommit("t", 1, 0)))
+	s.opened.stick()
+	_, err := s.Load("t")
+	wantCode(t, err, fault.StorageFailed)
+	must(t, s.Commit(modelCommit("t", 2, 0)))
+	_, err = checkThread(s, "t")
+	must(t, err)
+}
+
 // A quiet store looks at its size to see whether a compaction is worth it.
 func TestAQuietStoreWhoseFileIsLostStaysUp(t *testing.T) {
 	path := testPath(t)
