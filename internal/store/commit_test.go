@@ -317,6 +317,54 @@ func TestOneItemThatCannotBeAppliedDoesNotSpoilItsBatch(t *testing.T) {
 	}
 }
 
+func batchOf(t *testing.T, commits ...thread.Commit) (batch []*item) {
+	t.Helper()
+	for i := range commits {
+		it, err := prepareCommit(&commits[i])
+		must(t, err)
+		batch = append(batch, it)
+	}
+	return batch
+}
+
+// Each attempt to open the file may take seconds, so a batch of thousands must
+// not make one for each of its changes.
+func TestABatchIsAnsweredAtOnceWhenTheDatabaseCannotBeReopened(t *testing.T) {
+	tests := map[string]struct {
+		stuck  bool
+		points string
+	}{
+		"before the batch":                   {true, "store.reopen.before=error"},
+		"while its changes are tried singly": {false, "store.update.before=error;store.commit.fail=error;store.reopen.before=error"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := withoutCommitter(t, testPath(t))
+			if test.stuck {
+				s.opened.stick()
+			}
+			batch := batchOf(t, modelCommit("a", 1, 0), modelCommit("b", 1, 0), modelCommit("c", 1, 0))
+			arm(t, test.points)
+			s.commitBatch(batch)
+			for _, it := range batch {
+				wantCode(t, <-it.done, fault.StorageFailed)
+			}
+			for _, id := range []string{"b", "c"} {
+				if _, err := s.Load(id); err == nil {
+					t.Errorf("%s was refused, and is there", id)
+				}
+			}
+			// The next change opens the file.
+			batch = batchOf(t, modelCommit("d", 1, 0))
+			s.commitBatch(batch)
+			must(t, <-batch[0].done)
+			_, err := s.Load("b")
+			wantCode(t, err, fault.ThreadNotFound)
+			must(t, s.closeFile())
+		})
+	}
+}
+
 func TestAClosedStoreAnswersInsteadOfHanging(t *testing.T) {
 	s := open(t)
 	must(t, s.Close())

@@ -77,29 +77,43 @@ func (s *Store) run() {
 // commitBatch makes a batch durable and answers its items. It reports whether a
 // deleted thread left keys to sweep.
 func (s *Store) commitBatch(batch []*item) (swept bool) {
-	left, err := s.update(batch)
-	var failed *updateError
+	left, failed := s.update(batch)
 	switch {
-	case err == nil:
+	case failed == nil:
 		answerAll(batch, nil)
 		return left
-	case errors.As(err, &failed) && failed.committing && (!s.isFull(err) || s.found(batch)):
-		s.reconcile(batch, err)
+	case failed.at == committing && (!s.isFull(failed) || s.found(batch)):
+		s.reconcile(batch, failed)
 		return true // nobody knows whether a delete left something
-	case errors.As(err, &failed) && !failed.committing && len(batch) > 1 && !s.isFull(err):
-		// One item spoils the transaction of all: find it.
-		s.Log.Warn().Err(err).Int("items", len(batch)).Msg("A batch could not be applied; its changes are tried one by one.")
-		for i := range batch {
-			left = s.commitBatch(batch[i:i+1]) || left
-		}
-		return left
+	case failed.at == applying && len(batch) > 1 && !s.isFull(failed):
+		return s.commitOneByOne(batch, failed)
 	default:
-		if errors.Is(err, errDamaged) {
-			s.damaged("store.update", err)
-		}
-		answerAll(batch, s.writeFault(err))
+		s.refuse(batch, failed)
+		return false
 	}
-	return false
+}
+
+// commitOneByOne commits a batch in which one item spoils the transaction of
+// all. If the database itself is lost on the way, the rest is answered at once:
+// each attempt to open it may take as long as LockTimeout.
+func (s *Store) commitOneByOne(batch []*item, cause error) (left bool) {
+	s.Log.Warn().Err(cause).Int("items", len(batch)).Msg("A batch could not be applied; its changes are tried one by one.")
+	for i := range batch {
+		left = s.commitBatch(batch[i:i+1]) || left
+		if s.opened == nil {
+			s.refuse(batch[i+1:], fmt.Errorf("the database could not be reopened after %w", cause))
+			return left
+		}
+	}
+	return left
+}
+
+// refuse answers a batch of which nothing is on disk.
+func (s *Store) refuse(batch []*item, cause error) {
+	if errors.Is(cause, errDamaged) {
+		_ = s.damaged("store.update", cause)
+	}
+	answerAll(batch, s.writeFault(cause))
 }
 
 // answerAll gives each item its own error, or else the batch's.
@@ -113,19 +127,28 @@ func answerAll(batch []*item, err error) {
 	}
 }
 
+// A step of a transaction.
+type step int
+
+const (
+	beginning  step = iota // nothing of the batch was looked at
+	applying               // one item may be the cause
+	committing             // in bbolt's Commit, so the change may be on disk
+)
+
 // updateError tells at which step a transaction failed.
 type updateError struct {
-	committing bool // in bbolt's Commit, so the change may be on disk
-	err        error
+	at  step
+	err error
 }
 
 func (e *updateError) Error() string { return e.err.Error() }
 func (e *updateError) Unwrap() error { return e.err }
 
 // update applies a batch in one transaction and commits it.
-func (s *Store) update(batch []*item) (left bool, err error) {
-	committing := false
-	fail := func(err error) error { return &updateError{committing: committing, err: err} }
+func (s *Store) update(batch []*item) (left bool, failed *updateError) {
+	at := beginning
+	fail := func(err error) *updateError { return &updateError{at: at, err: err} }
 	if s.opened == nil || s.opened.isStuck() {
 		if err := s.reopen(); err != nil {
 			return false, fail(err)
@@ -141,14 +164,15 @@ func (s *Store) update(batch []*item) (left bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			cause := fmt.Errorf("%w: panic while writing: %v", errDamaged, p)
-			s.damaged("store.update", cause)
-			err = fail(cause)
+			_ = s.damaged("store.update", cause)
+			failed = fail(cause)
 		}
-		if err != nil {
+		if failed != nil {
 			s.opened.rollback(tx)
 		}
 	}()
 
+	at = applying
 	w := newWriter(s, tx)
 	applied := 0
 	for _, it := range batch {
@@ -170,7 +194,7 @@ func (s *Store) update(batch []*item) (left bool, err error) {
 	if err := fault.Point(pointUpdateAfter); err != nil {
 		return false, fail(err)
 	}
-	committing = true
+	at = committing
 	if err := tx.Commit(); err != nil {
 		return false, fail(err)
 	}
@@ -249,15 +273,15 @@ func (s *Store) found(batch []*item) (found bool) {
 // written. That write also makes durable what an unfinished sync had left in
 // the operating system's hands. Afterwards s.opened is nil if it failed.
 func (s *Store) reopen() error {
-	if err := fault.Point(pointReopenBefore); err != nil {
-		return err
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.opened != nil {
 		if err := s.closeFile(); err != nil {
 			s.Log.Warn().Err(err).Msg("The database did not close well before it was reopened.")
 		}
+	}
+	if err := fault.Point(pointReopenBefore); err != nil {
+		return err
 	}
 	o, err := s.openChecked()
 	if err != nil {

@@ -11,7 +11,7 @@ const (
 	pointUpdateAfter   = "store.update.after"   // all items are applied, nothing is written
 	pointCommitFail    = "store.commit.fail"    // an error here reads as if bbolt's commit had failed, though it succeeded
 	pointCommitAfter   = "store.commit.after"   // on disk, nobody was told
-	pointReopenBefore  = "store.reopen.before"  // after a failed commit
+	pointReopenBefore  = "store.reopen.before"  // the file was closed after a failure
 	pointSweepBefore   = "store.sweep.before"   // before the next part of a deleted thread is removed
 	pointReadBefore    = "store.read.before"    // before each read
 	pointBackupBefore  = "store.backup.before"  // the new file exists and is empty
