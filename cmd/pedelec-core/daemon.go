@@ -41,6 +41,7 @@ const webLimit = time.Second
 
 // Limits of HTTP connections.
 const (
+	maxWebConns = 1024            // at once, WebSockets included; those of TCP are the server's to bound
 	headerLimit = 5 * time.Second // for a request's header to arrive, also a WebSocket's
 	idleLimit   = time.Minute     // between two requests
 )
@@ -243,9 +244,12 @@ func (d *core) listen(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	web, err := loopback.Listen(ctx, anyPort, loopback.Options{})
+	web, err := loopback.Listen(ctx, anyPort, loopback.Options{MaxConns: maxWebConns})
 	if err != nil {
 		return errors.Join(err, tcp.Close())
+	}
+	if err := d.countRefused(web); err != nil {
+		return errors.Join(err, tcp.Close(), web.Close())
 	}
 	cfg := ipc.Config{
 		Threads:    d.threads,

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/pedelec/pedelec-core/internal/loopback"
 	"github.com/pedelec/pedelec-core/internal/thread"
 )
 
@@ -33,6 +34,13 @@ func (d *core) registerMetrics() error {
 		d.metrics.Register(agentCollector{d.providers.Runtimes}),
 	}
 	return errors.Join(errs...)
+}
+
+// countRefused tells of HTTP connections that were one too many.
+func (d *core) countRefused(web *loopback.Listener) error {
+	return d.metrics.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "pedelec_http_connections_refused_total", Help: "HTTP connections closed at once, since there were too many.",
+	}, func() float64 { return float64(web.Refused()) }))
 }
 
 func (d *core) storeBytes() float64 {

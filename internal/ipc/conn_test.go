@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/pedelec/pedelec-core/internal/fault"
 	"github.com/pedelec/pedelec-core/internal/thread"
 )
@@ -196,22 +198,32 @@ func TestConnectionsOverTheLimitAreClosed(t *testing.T) {
 }
 
 func TestElevenHundredConnectionsLeaveTheDaemonAnswering(t *testing.T) {
-	r := newRig(t)
+	metrics := prometheus.NewRegistry()
+	r := newRig(t, func(c *Config) { c.Registerer = metrics })
 	first := r.dial(t)
 	first.send(ping("before"))
 	first.line()
 	refused := 0
 	for i := range 1100 {
 		p := r.dial(t)
-		if i >= MaxConnections {
+		if i >= MaxConnections-1 { // the first one counts
 			p.ended()
 			refused++
 		}
 	}
 	first.send(ping("after"))
 	hasAll(t, first.line(), `"requestId":"after"`)
-	if refused != 1100-MaxConnections {
+	if refused != 1+1100-MaxConnections {
 		t.Fatalf("%d connections were refused", refused)
+	}
+	families, err := metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families { // the listener must not have refused them before us
+		if f.GetName() == "pedelec_ipc_connections_refused_total" && int(f.GetMetric()[0].GetCounter().GetValue()) != refused {
+			t.Errorf("%v were counted, want %d", f.GetMetric()[0], refused)
+		}
 	}
 }
 

@@ -3,7 +3,7 @@
 // openings that are not ours, and holds the rules for Host and Origin.
 //
 // It owns every rule of that kind, so that there is one place to read and one
-// table to test: which addresses may be listened on, how many connections there
+// table to test: which address may be listened on, how many connections there
 // may be, what an origin is, which HTTP requests reach a route, and how secrets
 // are made and compared.
 //

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -16,30 +17,17 @@ import (
 // to mean another one.
 const Host = "127.0.0.1"
 
-// DefaultMaxConns bounds the connections of one listener.
-const DefaultMaxConns = 1024
-
 // keepAlive finds peers that are gone without a word, since a connection that
 // has proved itself is never closed for being silent.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3}
 
-// Exposure says which addresses may be listened on.
-type Exposure uint8
-
-const (
-	LoopbackOnly Exposure = iota // 127.0.0.1
-	Insecure                     // any address: the operator asked for it, and a token is demanded
-)
-
-// Options of a listener. The zero value is right for all but an operator who
-// insists.
+// Options of a listener. The zero value is right where who serves the connections
+// bounds them.
 type Options struct {
-	Exposure Exposure
-	Token    string // what callers must present; needed with Insecure
-	MaxConns int    // 0 = DefaultMaxConns
+	MaxConns int // at once; 0 = no bound
 }
 
-// Listener accepts TCP connections up to a limit. One over it is accepted and
+// Listener accepts TCP connections, up to a limit if it has one. One over it is accepted and
 // closed at once, so that its client learns of it and does not hang.
 type Listener struct {
 	inner   net.Listener
@@ -55,26 +43,19 @@ func Listen(ctx context.Context, addr string, o Options) (*Listener, error) {
 	if err != nil {
 		return nil, fault.Newf(fault.InvalidInput, "The address %q is not host:port: %w", addr, err)
 	}
-	if host != Host && o.Exposure != Insecure {
+	if host != Host {
 		return nil, fault.Newf(fault.InvalidInput, "The daemon listens on %s only, not on %q.", Host, host)
 	}
-	if host != Host && o.Token == "" {
-		return nil, fault.Newf(fault.InvalidInput, "Listening on %q needs a token, since any machine can reach it.", host)
-	}
-	network := "tcp"
-	if host == Host {
-		network = "tcp4"
-	}
 	config := net.ListenConfig{KeepAliveConfig: keepAlive}
-	inner, err := config.Listen(ctx, network, addr)
+	inner, err := config.Listen(ctx, "tcp4", addr)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", addr, err)
 	}
-	limit := o.MaxConns
-	if limit <= 0 {
-		limit = DefaultMaxConns
+	limit := int64(math.MaxInt64)
+	if o.MaxConns > 0 {
+		limit = int64(o.MaxConns)
 	}
-	return &Listener{inner: inner, max: int64(limit)}, nil
+	return &Listener{inner: inner, max: limit}, nil
 }
 
 // Accept returns the next connection within the limit, a *Conn.
