@@ -19,7 +19,10 @@ type Store interface {
 	// that of ReserveBlock.
 	Load(threadID string) (thread.Loaded, error)
 	// Events reads journal events with after < Seq <= through, no more than
-	// about limit events or maxBytes bytes, never splitting a group.
+	// about limit events or maxBytes bytes, never splitting a group. A page with
+	// More has an event, so that the next call goes on behind the last one.
+	// TrimmedThrough over after tells that events before the page's first were
+	// removed; what is removed behind it shows in the next page.
 	Events(threadID string, after, through uint64, limit, maxBytes int) (thread.JournalPage, error)
 	// Operation reads an operation that the thread still remembers.
 	Operation(threadID, operationID string) (op thread.Operation, found bool, err error)

@@ -67,8 +67,11 @@ func (s *Store) trim(b *bolt.Bucket, it *item, c *counters) (keys [][]byte) {
 
 // Events reads journal events with after < Seq <= through, in order. It stops
 // at about limit events or maxBytes bytes as stored (0 = the journal's own
-// limit and 256 KiB), but never splits a group, and gives at least one group.
-// Errors: THREAD_NOT_FOUND, STORAGE_FAILED.
+// limit and 256 KiB), but never splits a group. More comes with at least one
+// group, so that every call makes progress. TrimmedThrough over after tells that
+// events before the page's first are gone; if retention overtakes the read later,
+// the page ends there with More, and the next call tells. Errors:
+// THREAD_NOT_FOUND, STORAGE_FAILED.
 func (s *Store) Events(threadID string, after, through uint64, limit, maxBytes int) (thread.JournalPage, error) {
 	if !validID(threadID) {
 		return thread.JournalPage{}, errNotFound()
@@ -79,7 +82,7 @@ func (s *Store) Events(threadID string, after, through uint64, limit, maxBytes i
 	if maxBytes <= 0 {
 		maxBytes = maxViewBytes
 	}
-	r := journalReader{threadID: threadID, after: after, through: through, limit: limit, bytes: maxBytes}
+	r := newJournalReader(journalRange{threadID: threadID, after: after, through: through, limit: limit, bytes: maxBytes})
 	for !r.done {
 		if err := s.view("store.events", r.read); err != nil {
 			return thread.JournalPage{}, err
@@ -88,15 +91,24 @@ func (s *Store) Events(threadID string, after, through uint64, limit, maxBytes i
 	return r.page, nil
 }
 
-// journalReader reads one page in as many transactions as it takes.
-type journalReader struct {
+// journalRange is what a page is read from.
+type journalRange struct {
 	threadID       string
 	after, through uint64
 	limit, bytes   int // what may still be read; under 1 = finish the group
-	page           thread.JournalPage
-	inGroup        bool // the last event that was read is not the last of its group
-	begun          bool
-	done           bool
+}
+
+// journalReader reads one page in as many transactions as it takes.
+type journalReader struct {
+	journalRange              // what is left
+	asked        journalRange // all
+	page         thread.JournalPage
+	inGroup      bool // the last event that was read is not the last of its group
+	done         bool
+}
+
+func newJournalReader(asked journalRange) journalReader {
+	return journalReader{journalRange: asked, asked: asked}
 }
 
 func (r *journalReader) read(tx *bolt.Tx) error {
@@ -104,14 +116,17 @@ func (r *journalReader) read(tx *bolt.Tx) error {
 	if err != nil {
 		return err
 	}
-	if !r.begun {
-		r.begun, r.page.TrimmedThrough = true, h.trimmed
-	}
-	if h.trimmed > r.page.TrimmedThrough && h.trimmed > r.after {
-		// Retention overtook this read; the next page tells.
+	if h.trimmed > r.after {
+		// Retention has overtaken this read, or was before it.
 		r.dropUnfinishedGroup()
-		r.done, r.page.More = true, true
-		return nil
+		if len(r.page.Events) > 0 {
+			r.done, r.page.More = true, true
+			return nil
+		}
+		*r = newJournalReader(r.asked)
+	}
+	if len(r.page.Events) == 0 {
+		r.page.TrimmedThrough = h.trimmed
 	}
 	var buf [maxIDBytes + 1 + seqBytes]byte
 	start := appendSeqKey(buf[:0], r.threadID, r.after)

@@ -177,19 +177,43 @@ func TestALargePageIsReadInSeveralTransactions(t *testing.T) {
 	wantEqual(t, seqs(page), []uint64{18, 19, 20, 21})
 }
 
-func TestRetentionThatOvertakesAReadEndsThePageAtAGroup(t *testing.T) {
-	s := open(t, func(s *Store) { s.MaxJournalEvents = 6 })
-	must(t, s.Commit(modelCommit("t", 1, 0)))
-	must(t, s.Commit(modelCommit("t", 2, 0)))
-	r := journalReader{threadID: "t", through: 99, limit: 99, bytes: 1 << 20}
-	r.begun = true // the first transaction has read 1 to 4
-	for _, seq := range []uint64{1, 2, 3, 4} {
-		r.page.Events = append(r.page.Events, thread.Event{Seq: seq, Grouped: seq%eventsPerCommit != 0})
+func TestRetentionThatOvertakesAReadNeverLeavesAPageWithoutProgress(t *testing.T) {
+	tests := map[string]struct {
+		read    []uint64 // before retention removes 1 to 6
+		page    []uint64
+		trimmed uint64
+		more    bool
+	}{
+		"in the second group":   {[]uint64{1, 2, 3, 4}, []uint64{1, 2, 3}, 0, true},
+		"after the first group": {[]uint64{1, 2, 3}, []uint64{1, 2, 3}, 0, true},
+		"in the first group":    {[]uint64{1, 2}, []uint64{7, 8, 9}, 6, true},
+		"before the first":      {nil, []uint64{7, 8, 9}, 6, true},
+		"too late":              {[]uint64{1, 2, 3, 4, 5, 6}, []uint64{1, 2, 3, 4, 5, 6}, 0, true},
 	}
-	r.after, r.inGroup = 4, true
-	must(t, s.Commit(modelCommit("t", 3, 0)))
-	must(t, s.Commit(modelCommit("t", 4, 0)))
-	must(t, s.view("test", r.read))
-	wantEqual(t, seqs(r.page), []uint64{1, 2, 3})
-	wantEqual(t, r.done && r.page.More, true)
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, func(s *Store) { s.MaxJournalEvents = 6 })
+			for r := uint64(1); r <= 4; r++ {
+				must(t, s.Commit(modelCommit("t", r, 0)))
+			}
+			r := newJournalReader(journalRange{threadID: "t", through: 99, limit: 3, bytes: 1 << 20})
+			for _, seq := range test.read {
+				r.page.Events = append(r.page.Events, thread.Event{Seq: seq, Grouped: seq%eventsPerCommit != 0})
+				r.after, r.inGroup = seq, seq%eventsPerCommit != 0
+				r.limit--
+			}
+			must(t, s.view("test", r.read))
+			wantEqual(t, r.done, true)
+			wantEqual(t, seqs(r.page), test.page)
+			wantEqual(t, r.page.TrimmedThrough, test.trimmed)
+			wantEqual(t, r.page.More, test.more)
+
+			// What is left comes with the next call, which tells what is missing.
+			next, err := s.Events("t", test.page[len(test.page)-1], 99, 0, 0)
+			must(t, err)
+			last := next.Events[len(next.Events)-1].Seq
+			wantEqual(t, last, uint64(12))
+			wantEqual(t, next.TrimmedThrough, uint64(6))
+		})
+	}
 }
