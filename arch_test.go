@@ -53,6 +53,8 @@ var mayImport = map[string][]string{
 	"internal/thread":     {"internal/tool", "internal/fault"},
 	"internal/tool":       {"internal/fault"},
 	"internal/fault":      {},
+	"internal/webdemo":    {"internal/loopback", "client/js"},
+	"client/js":           {}, // the JavaScript module; Go only embeds it
 }
 
 // pure are the packages that do no I/O and read no clock.

@@ -182,8 +182,8 @@ export class Pedelec {
   }
 
   async #open() {
-    const { endpoint, WebSocket, connectTimeoutMs } = this.#options;
-    const url = socketURL(typeof endpoint === "function" ? await endpoint() : endpoint);
+    const { WebSocket, connectTimeoutMs } = this.#options;
+    const url = socketURL(await this.#find());
     const link = await Link.open(url, WebSocket, connectTimeoutMs, { callerSdkVersion: version });
     link.onEvent = (event, at) => {
       for (const session of [...(this.#sessions.get(event.threadId) ?? [])]) session[internal].deliver(event, at);
@@ -191,6 +191,16 @@ export class Pedelec {
     link.onClose = (error) => this.#lost(link, error);
     this.#link = link;
     return link;
+  }
+
+  async #find() {
+    const { endpoint } = this.#options;
+    if (typeof endpoint === "string") return endpoint;
+    try {
+      return await endpoint();
+    } catch (error) {
+      throw new PedelecError("CORE_RUNTIME_UNAVAILABLE", error?.message ?? String(error));
+    }
   }
 
   // lost detaches every handle of a connection, and remembers how far each had

@@ -33,18 +33,30 @@ const (
 const demoOperation = "demo-interrupted-turn"
 
 func (a *app) demoCommand() *cobra.Command {
-	return &cobra.Command{
+	var web bool
+	var port uint16
+	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Run the whole job once in a temporary home, against an agent of its own",
 		Long: "Run the whole job once in a temporary home, against an agent that this program\n" +
 			"contains: create, prepare, a streamed turn, a tool call, a file that goes to the agent\n" +
 			"and back, a cancelled turn, end, resume, kill -9 of the daemon in the middle of a\n" +
 			"turn, restart, and a client that catches up. Each step is checked; the exit status\n" +
-			"is 1 when one is not as it should be.",
+			"is 1 when one is not as it should be.\n\n" +
+			"With --web it serves a page instead, on which you do all that yourself: with the same\n" +
+			"agent in a temporary home, or, with --home DIR, with the daemon and the agents of DIR.",
 		GroupID: groupWork,
 		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.demo(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if web {
+				return a.demoWeb(cmd.Context(), port)
+			}
+			return a.demo(cmd.Context())
+		},
 	}
+	cmd.Flags().BoolVar(&web, "web", false, "serve a web page to try it on")
+	cmd.Flags().Uint16Var(&port, "port", 0, "`PORT` of the page (default: a free one)")
+	return cmd
 }
 
 func (a *app) demo(ctx context.Context) (err error) {
