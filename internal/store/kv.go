@@ -3,6 +3,8 @@ package store
 import (
 	"bytes"
 
+	bolt "go.etcd.io/bbolt"
+
 	"github.com/pedelec/pedelec-core/internal/fault"
 )
 
@@ -66,7 +68,7 @@ func (l *Ledger) All() (map[string][]byte, error) {
 	if !l.known() {
 		return all, nil
 	}
-	err := l.s.scan("store.ledger", l.bucket, "", func(id, v []byte) (copied int, more bool, err error) {
+	err := l.s.scan("store.ledger", l.bucket, "", func(_ *bolt.Tx, id, v []byte) (copied int, more bool, err error) {
 		all[string(id)] = append([]byte{}, v...)
 		return len(id) + len(v), true, nil
 	})

@@ -16,12 +16,9 @@ import (
 // is "" when no further thread fits the query. A thread whose record cannot be
 // read is left out, and Healthy tells. Error: STORAGE_FAILED.
 func (s *Store) List(q thread.ListQuery) (thread.Page, error) {
-	if q.Limit <= 0 {
-		q.Limit = thread.DefaultListLimit
-	}
-	q.Limit = min(q.Limit, thread.MaxListLimit)
+	q.Limit = thread.ClampLimit(q.Limit)
 	var page thread.Page
-	err := s.scanRecords("store.list", q.After, func(id, v []byte) (copied int, more bool, err error) {
+	err := s.scanThreads("store.list", bucketThreads, q.After, func(_ *bolt.Tx, id, v []byte) (copied int, more bool, err error) {
 		h, err := decodeHeader(v)
 		if err != nil {
 			return 0, false, err
@@ -74,7 +71,7 @@ func (s *Store) Live(after string, limit int) ([]string, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
-	err := s.scan("store.live", bucketLive, after, func(id, _ []byte) (copied int, more bool, err error) {
+	err := s.scan("store.live", bucketLive, after, func(_ *bolt.Tx, id, _ []byte) (copied int, more bool, err error) {
 		ids = append(ids, string(id))
 		return len(id), len(ids) < limit, nil
 	})
@@ -94,7 +91,7 @@ func (s *Store) EndedOldestFirst(limit int) ([]thread.Summary, error) {
 	older := func(a, b thread.Summary) int { return a.UpdatedAt.Compare(b.UpdatedAt) }
 	var oldest []thread.Summary
 	youngest := int64(0) // of oldest[:limit], once there are so many
-	err := s.scanRecords("store.ended", "", func(id, v []byte) (copied int, more bool, err error) {
+	err := s.scanThreads("store.ended", bucketThreads, "", func(_ *bolt.Tx, id, v []byte) (copied int, more bool, err error) {
 		h, err := decodeHeader(v)
 		if err != nil {
 			return 0, false, err
@@ -125,12 +122,12 @@ func (s *Store) EndedOldestFirst(limit int) ([]thread.Summary, error) {
 
 // A visitor looks at one key of a scan. It returns how many bytes it copied and
 // whether it wants more.
-type visitor func(id, v []byte) (copied int, more bool, err error)
+type visitor func(tx *bolt.Tx, id, v []byte) (copied int, more bool, err error)
 
-// scanRecords walks the records of threads after an id. One that cannot be read
-// is skipped: the damage of a thread must not hide all others.
-func (s *Store) scanRecords(op, after string, visit visitor) error {
-	return s.scan(op, bucketThreads, after, func(id, v []byte) (copied int, more bool, err error) {
+// scanThreads is scan for visitors that read records. A thread whose record
+// cannot be read is skipped: its damage must not hide all others.
+func (s *Store) scanThreads(op string, bucket []byte, after string, visit visitor) error {
+	return s.scan(op, bucket, after, func(tx *bolt.Tx, id, v []byte) (copied int, more bool, err error) {
 		defer func() {
 			if p := recover(); p != nil {
 				err = fmt.Errorf("%w: %v", errDamaged, p)
@@ -140,7 +137,7 @@ func (s *Store) scanRecords(op, after string, visit visitor) error {
 				copied, more, err = 0, true, nil
 			}
 		}()
-		return visit(id, v)
+		return visit(tx, id, v)
 	})
 }
 
@@ -157,7 +154,7 @@ func (s *Store) scan(op string, bucket []byte, after string, visit visitor) erro
 			}
 			keys, bytes := 0, 0
 			for ; k != nil; k, v = c.Next() {
-				copied, more, err := visit(k, v)
+				copied, more, err := visit(tx, k, v)
 				if err != nil {
 					return err
 				}

@@ -163,35 +163,6 @@ func TestAListShowsTheStatusThatSettlingWillGive(t *testing.T) {
 	}
 }
 
-func TestOnlyThreadsInNeedOfItAreUnsettled(t *testing.T) {
-	path := testPath(t)
-	s := openAt(t, path, func(s *Store) { s.InstanceID = "before" })
-	const n = 3000
-	for i := range n {
-		c := modelCommit(fmt.Sprintf("t-%05d", i), 1, 0)
-		c.Events, c.Operations, c.Skills = nil, nil, nil
-		c.Record.Instance, c.Record.AutoEnd, c.Record.Active, c.Record.StagedUpload = "before", false, nil, ""
-		c.Record.Workspace, c.Record.Status = thread.Workspace{Path: "/p"}, thread.Idle
-		if i%1000 == 999 {
-			c.Record.Status, c.Record.Active = thread.Running, &thread.ActiveOperation{ID: "op", Kind: thread.User, StartedAt: testTime}
-		}
-		it, err := prepareCommit(&c)
-		must(t, err)
-		must(t, s.queue.push(it))
-		must(t, <-it.done)
-		it.free()
-	}
-	must(t, s.Close())
-	s = openAt(t, path, func(s *Store) { s.InstanceID = "now" })
-	for after, want := range map[string]string{"": "[t-00999 t-01999]", "t-00999": "[t-01999 t-02999]", "t-02999": "[]"} {
-		ids, err := s.Unsettled(after, 2)
-		must(t, err)
-		if got := fmt.Sprint(ids); got != want {
-			t.Errorf("after %q: %s, want %s", after, got, want)
-		}
-	}
-}
-
 // spoil overwrites the record of a thread in a closed store.
 func spoil(t *testing.T, path, id string, record []byte) {
 	t.Helper()
@@ -260,7 +231,7 @@ func TestARecordOnALostPageIsLeftOutToo(t *testing.T) {
 	s := open(t)
 	fill(t, s, 3, 1)
 	var seen []string
-	must(t, s.scanRecords("test", "", func(id, _ []byte) (copied int, more bool, err error) {
+	must(t, s.scanThreads("test", bucketThreads, "", func(_ *bolt.Tx, id, _ []byte) (copied int, more bool, err error) {
 		if string(id) == "t-00001" {
 			panic("what a fault in the mapped file looks like")
 		}
