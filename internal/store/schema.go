@@ -18,29 +18,27 @@ import (
 //	skills       <threadId>                → guidance and tools, written at creation
 //	journal      <threadId> 0 <seq BE>     → event (all kinds but assistant_delta)
 //	operations   <threadId> 0 <operationId> → operation
-//	transcripts  <threadId> 0 <n BE>       → conversation of in-process providers
 //	trash        <threadId>                → nothing; a deleted thread of which keys are left
 //	processes    <runtimeId>               → the ledger of child processes
 //	origins      <origin>                  → approval
 var (
-	bucketMeta        = []byte("meta")
-	bucketThreads     = []byte("threads")
-	bucketLive        = []byte("live")
-	bucketBlocks      = []byte("blocks")
-	bucketSkills      = []byte("skills")
-	bucketJournal     = []byte("journal")
-	bucketOperations  = []byte("operations")
-	bucketTranscripts = []byte("transcripts")
-	bucketTrash       = []byte("trash")
-	bucketProcesses   = []byte(Processes)
-	bucketOrigins     = []byte(Origins)
+	bucketMeta       = []byte("meta")
+	bucketThreads    = []byte("threads")
+	bucketLive       = []byte("live")
+	bucketBlocks     = []byte("blocks")
+	bucketSkills     = []byte("skills")
+	bucketJournal    = []byte("journal")
+	bucketOperations = []byte("operations")
+	bucketTrash      = []byte("trash")
+	bucketProcesses  = []byte(Processes)
+	bucketOrigins    = []byte(Origins)
 
 	allBuckets = [][]byte{
 		bucketMeta, bucketThreads, bucketLive, bucketBlocks, bucketSkills, bucketJournal,
-		bucketOperations, bucketTranscripts, bucketTrash, bucketProcesses, bucketOrigins,
+		bucketOperations, bucketTrash, bucketProcesses, bucketOrigins,
 	}
 	// rangeBuckets hold many keys of a thread.
-	rangeBuckets = [][]byte{bucketJournal, bucketOperations, bucketTranscripts}
+	rangeBuckets = [][]byte{bucketJournal, bucketOperations}
 )
 
 // Keys of the meta bucket.
