@@ -23,6 +23,7 @@ type client struct {
 	nextOp  int
 	acks    *atomic.Int64
 	heard   *atomic.Int64
+	did     exchanged
 
 	mu     sync.Mutex
 	failed error          // the first lie
@@ -123,6 +124,10 @@ func (cl *client) follow(c *conn, w *witness, stop <-chan struct{}) {
 					cl.fail(err)
 					return
 				}
+				if !m.isEvent() {
+					cl.acknowledged(w, m)
+					continue
+				}
 				if e, err = parseEvent(m.Event); err != nil {
 					cl.fail(err)
 					return
@@ -132,6 +137,12 @@ func (cl *client) follow(c *conn, w *witness, stop <-chan struct{}) {
 			}
 		}
 		cl.heard.Add(1)
+		if e.Type == "tool_call" {
+			if err := cl.tell(c, w, e); err != nil {
+				cl.fail(err)
+				return
+			}
+		}
 		if e.Type == "operation_completed" {
 			cl.ended(codeOf(asError(e.Err)))
 			select {
@@ -171,7 +182,11 @@ func (cl *client) act(c *conn, subscribe chan<- *witness) bool {
 	}
 	switch n := cl.rng.IntN(100); {
 	case n < 40:
-		text := texts[cl.rng.IntN(len(texts))]
+		all := texts
+		if cl.rng.IntN(3) == 0 {
+			all = toolTexts
+		}
+		text := all[cl.rng.IntN(len(all))]
 		if cl.rng.IntN(crashEvery) == 0 {
 			text = "crash"
 		}
@@ -188,6 +203,8 @@ func (cl *client) act(c *conn, subscribe chan<- *witness) bool {
 	case n < 90:
 		w.end(false)
 		return alive(c.call("resume_thread", object{"threadId": w.id}, nil))
+	case n < 96:
+		return cl.upload(c, w)
 	default:
 		return alive(c.call("thread_snapshot", object{"threadId": w.id}, nil))
 	}
@@ -198,10 +215,11 @@ func alive(err error) bool { return lost(err) != errLost }
 
 func (cl *client) create(c *conn, subscribe chan<- *witness) bool {
 	cl.nextOp++
-	payload := object{"provider": "opencode"}
+	payload := object{"provider": "opencode", "skills": demoTools}
+	workspace := filepath.Join(cl.work, fmt.Sprintf("%s-%d", cl.name, cl.nextOp))
 	managed := cl.rng.IntN(5) == 0
 	if !managed {
-		payload["workspace"] = object{"path": filepath.Join(cl.work, fmt.Sprintf("%s-%d", cl.name, cl.nextOp))}
+		payload["workspace"] = object{"path": workspace}
 	}
 	var created struct {
 		ThreadID string `json:"threadId"`
@@ -211,6 +229,9 @@ func (cl *client) create(c *conn, subscribe chan<- *witness) bool {
 	}
 	cl.acks.Add(1)
 	w := newWitness(created.ThreadID, managed)
+	if !managed {
+		w.file.folder = filepath.Join(workspace, ".pedelec-runtime", "assets")
+	}
 	cl.threads = append(cl.threads, w)
 	subscribe <- w
 	return true

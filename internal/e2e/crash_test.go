@@ -63,7 +63,7 @@ func TestCrash(t *testing.T) {
 	if r.ends()[""] == 0 && *crashRounds > 2 {
 		t.Error("not one turn succeeded under all that load, so it shows nothing")
 	}
-	t.Logf("%d rounds, %d acknowledged commands, operations ended %v; failpoints met: %v; not met: %v", *crashRounds, r.acks.Load(), r.ends(), r.metNames(), r.missed)
+	t.Logf("%d rounds, %d acknowledged commands, %s, operations ended %v; failpoints met: %v; not met: %v", *crashRounds, r.acks.Load(), r.exchanged(), r.ends(), r.metNames(), r.missed)
 }
 
 // needsOldFile reports whether a failpoint is met only with a database of another

@@ -17,6 +17,7 @@ type witness struct {
 	id      string
 	managed bool        // ends with the daemon that made it
 	done    chan string // operations that were seen to end; what nobody waits for is dropped
+	file    versions    // of what was uploaded, used by the thread's client alone
 
 	mu      sync.Mutex
 	acked   []string          // operations whose admission was acknowledged, oldest first
@@ -26,6 +27,7 @@ type witness struct {
 	durable map[uint64]string // what each number was
 	deltas  map[uint64]string // likewise, for text that is not stored
 	latest  uint64
+	answers toolAnswers
 }
 
 func newWitness(id string, managed bool) *witness {
@@ -144,6 +146,14 @@ func (w *witness) verify(c *conn, rng *rand.Rand, restarted bool) error {
 	if err := w.compare(journal); err != nil {
 		return err
 	}
+	if err := w.answers.check(w.id, journal); err != nil {
+		return err
+	}
+	if restarted {
+		if err := w.file.check(); err != nil {
+			return err
+		}
+	}
 	return w.replay(c, rng, journal)
 }
 
@@ -182,6 +192,7 @@ func (w *witness) compare(journal []event) error {
 	stored := make(map[uint64]string, len(journal))
 	running, completed := map[string]int{}, map[string]int{}
 	var last uint64
+	var status string
 	for _, e := range journal {
 		what, err := essence(e.raw)
 		if err != nil {
@@ -195,10 +206,13 @@ func (w *witness) compare(journal []event) error {
 		if text, ok := w.deltas[e.Seq]; ok {
 			return fmt.Errorf("%s: number %d was told as %s and is stored as %s", w.id, e.Seq, text, what)
 		}
-		switch {
-		case e.Type == "status_changed" && e.Status == "running":
-			running[e.OperationID]++
-		case e.Type == "operation_completed":
+		if e.Type == "status_changed" {
+			if e.Status == "running" && status != "waitingToolResult" { // else the turn goes on
+				running[e.OperationID]++
+			}
+			status = e.Status
+		}
+		if e.Type == "operation_completed" {
 			completed[e.OperationID]++
 		}
 	}
