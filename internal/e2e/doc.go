@@ -4,8 +4,9 @@
 // agent.
 //
 // It owns the wire corpus (testdata/corpus, see the README there), the bad-input
-// suite, the crash suite, the benchmarks, and the opt-in tests that drive a real
-// agent program against the model server in package modelserver.
+// suite, the crash suite, the search for secrets in what the daemon says, the
+// benchmarks, and the opt-in tests that drive real agent programs against the model
+// server in package modelserver, and a real browser by the script in folder browser.
 //
 // It never links the daemon's own transport or client: what a test reads is what
 // was on the wire. The packages that it does import are vocabulary (failpoint
