@@ -72,7 +72,7 @@ fuzz: ## Run every fuzz test for FUZZTIME (30s)
 	done
 
 .PHONY: e2e-real
-e2e-real: ## Drive the real OpenCode against a model server on loopback; needs npm the first time
+e2e-real: ## Drive the real Codex, OpenCode and Claude Code against a model server on loopback; needs npm the first time
 	go test ./internal/e2e -run '^TestReal' -count=1 -timeout 30m -v -args -real
 
 .PHONY: e2e-browser

@@ -25,6 +25,8 @@ import (
 	"github.com/pedelec/pedelec-core/internal/proc"
 	"github.com/pedelec/pedelec-core/internal/provider"
 	"github.com/pedelec/pedelec-core/internal/provider/acp"
+	"github.com/pedelec/pedelec-core/internal/provider/claude"
+	"github.com/pedelec/pedelec-core/internal/provider/codex"
 	"github.com/pedelec/pedelec-core/internal/settings"
 	"github.com/pedelec/pedelec-core/internal/store"
 	"github.com/pedelec/pedelec-core/internal/workspace"
@@ -176,9 +178,11 @@ func (d *core) openProviders() {
 		d.log.Warn().Err(err).Msg("your home folder is unknown; agents are looked for on PATH only")
 	}
 	cfg := provider.Config{
-		Starter:    d.starter,
-		Log:        d.log,
-		Drivers:    []provider.Driver{acp.OpenCode().Driver(), acp.Cursor().Driver()},
+		Starter: d.starter,
+		Log:     d.log,
+		Drivers: []provider.Driver{
+			codex.New().Driver(), acp.OpenCode().Driver(), acp.Cursor().Driver(), claude.New().Driver(),
+		},
 		Override:   d.override,
 		HomeDir:    d.home,
 		Environ:    os.Environ(),
