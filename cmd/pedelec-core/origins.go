@@ -1,13 +1,18 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"io"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/pedelec/pedelec-core/internal/fault"
 	"github.com/pedelec/pedelec-core/internal/ipc"
 )
 
@@ -29,8 +34,8 @@ func (a *app) originsCommand() *cobra.Command {
 	}
 	a.addJSON(ls)
 	cmd.AddCommand(ls,
-		a.decideCommand("approve", "Let the pages of an origin use agents", "approved"),
-		a.decideCommand("reject", "Refuse the pages of an origin", "rejected"),
+		a.decideWaitingCommand("approve", "Let the pages of an origin use agents; without ORIGIN, ask about those that wait", "approved"),
+		a.decideWaitingCommand("reject", "Refuse the pages of an origin; without ORIGIN, ask about those that wait", "rejected"),
 		a.decideCommand("revoke", "Take a decision back; pages that were approved lose their connections", "undecided"),
 	)
 	return cmd
@@ -41,8 +46,8 @@ func (a *app) originsLs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var list ipc.OriginList
-	if err := c.Call(ctx, "list_origins", nil, &list); err != nil {
+	list, err := listOrigins(ctx, c)
+	if err != nil {
 		return err
 	}
 	if a.json {
@@ -69,24 +74,100 @@ func decidedSince(o ipc.OriginInfo) string {
 	return "-"
 }
 
+func listOrigins(ctx context.Context, c *ipc.Client) (list ipc.OriginList, err error) {
+	err = c.Call(ctx, "list_origins", nil, &list)
+	return list, err
+}
+
 func (a *app) decideCommand(decision, short, done string) *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   decision + " ORIGIN...",
 		Short: short,
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, origins []string) error {
-			ctx := cmd.Context()
-			c, err := a.connect(ctx)
+			c, err := a.connect(cmd.Context())
 			if err != nil {
 				return err
 			}
-			for _, origin := range origins {
-				if err := c.Call(ctx, "decide_origin", map[string]any{"origin": origin, "decision": decision}, nil); err != nil {
-					return err
-				}
-				fmt.Fprintf(a.stdout, "%s: %s\n", origin, done)
-			}
-			return nil
+			return a.decideOrigins(cmd.Context(), c, origins, decision, done)
 		},
 	}
+	a.addJSON(cmd)
+	return cmd
+}
+
+// decideWaitingCommand is decideCommand for decisions that pages wait for:
+// without a name it asks the person at the terminal about each of them.
+func (a *app) decideWaitingCommand(decision, short, done string) *cobra.Command {
+	cmd := a.decideCommand(decision, short, done)
+	named := cmd.RunE
+	cmd.Use = decision + " [ORIGIN...]"
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(cmd *cobra.Command, origins []string) error {
+		if len(origins) > 0 {
+			return named(cmd, origins)
+		}
+		if !isTerminal(a.stdin) {
+			return usagef("name the ORIGIN, such as https://app.example; those that wait are shown by: pedelec-core origins ls")
+		}
+		return a.decideWaiting(cmd.Context(), decision, done)
+	}
+	return cmd
+}
+
+func (a *app) decideWaiting(ctx context.Context, decision, done string) error {
+	c, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	list, err := listOrigins(ctx, c)
+	if err != nil {
+		return err
+	}
+	chosen, err := chooseOrigins(a.stdin, a.stderr, list.Origins, decision)
+	if err != nil {
+		return err
+	}
+	return a.decideOrigins(ctx, c, chosen, decision, done)
+}
+
+func (a *app) decideOrigins(ctx context.Context, c *ipc.Client, origins []string, decision, done string) error {
+	for _, origin := range origins {
+		if err := c.Call(ctx, "decide_origin", map[string]any{"origin": origin, "decision": decision}, nil); err != nil {
+			return err
+		}
+		if !a.json {
+			fmt.Fprintf(a.stdout, "%s: %s\n", origin, done)
+		}
+	}
+	if !a.json {
+		return nil
+	}
+	list, err := listOrigins(ctx, c)
+	if err != nil {
+		return err
+	}
+	return a.printJSON(list)
+}
+
+// chooseOrigins asks about each origin that waits and returns those to which the
+// answer was yes. An input that ends says no to the rest.
+func chooseOrigins(in io.Reader, out io.Writer, list []ipc.OriginInfo, decision string) ([]string, error) {
+	list = slices.DeleteFunc(slices.Clone(list), func(o ipc.OriginInfo) bool { return o.Waiting == 0 })
+	if len(list) == 0 {
+		return nil, fault.New(fault.InvalidInput, "No page waits for a decision. Open the page first, or name its origin.")
+	}
+	var chosen []string
+	answers := bufio.NewScanner(in)
+	for _, o := range list {
+		fmt.Fprintf(out, "A page of %s asks to use agents. %s it? [y/N] ", o.Origin, strings.ToUpper(decision[:1])+decision[1:])
+		if !answers.Scan() {
+			fmt.Fprintln(out)
+			return chosen, answers.Err()
+		}
+		if yes := strings.ToLower(strings.TrimSpace(answers.Text())); yes == "y" || yes == "yes" {
+			chosen = append(chosen, o.Origin)
+		}
+	}
+	return chosen, nil
 }
