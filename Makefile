@@ -76,8 +76,8 @@ e2e-real: ## Drive the real Codex, OpenCode and Claude Code against a model serv
 	go test ./internal/e2e -run '^TestReal' -count=1 -timeout 30m -v -args -real
 
 .PHONY: e2e-browser
-e2e-browser: ## Move files with a real Chromium; needs apt (as root) or Chromium, and npm, the first time
-	go test ./internal/e2e -run '^TestBrowser$$' -count=1 -timeout 30m -v -args -browser
+e2e-browser: ## Use the demo page and move files with a real Chromium; needs apt (as root) or Chromium, and npm, the first time
+	go test ./internal/e2e -run '^TestBrowser' -count=1 -timeout 30m -v -args -browser
 
 .PHONY: cross
 cross: ## Build for linux, darwin and windows, amd64 and arm64, into dist/

@@ -198,7 +198,7 @@ try {
   });
   await step('a file goes up, the agent writes one, both come down', async () => {
     const file = join(folder, 'large.bin');
-    await writeFile(file, Buffer.alloc(48 << 20, 'pedelec '));
+    await writeFile(file, Buffer.alloc(96 << 20, 'pedelec '));
     await page.getByLabel('File to upload').setInputFiles(file);
     const moved = page.evaluate(() => new Promise((resolve) => {
       const seen = new Set();
@@ -238,6 +238,7 @@ try {
     process.kill(before, 'SIGKILL');
     await lost;
     await picture('lost');
+    await said('The answer was cut off.');
     await said('Attached to the session again.');
     await state('Ready');
     assert.notEqual(await daemonPid(), before);

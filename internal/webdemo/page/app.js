@@ -79,6 +79,7 @@ function setState(next) {
   $("file").disabled = !live;
   $("stop").hidden = !busy;
   for (const hint of $("hints").children) hint.setAttribute("aria-disabled", String(!usable("send")));
+  for (const button of document.querySelectorAll("#files button")) button.setAttribute("aria-disabled", String(!live));
 }
 
 function showSession() {
@@ -141,7 +142,7 @@ async function lost(handle) {
   wall.withdraw();
   chat.settle();
   setState("lost");
-  note("The connection to Pedelec is lost. Nothing is sent twice; the session is looked up when it is back.");
+  note("The connection to Pedelec is lost.");
   await attach(handle.sessionId);
 }
 
@@ -188,7 +189,8 @@ async function send(text) {
     await session.sendText(text);
     if (usable("refresh")) await files.list();
   } catch (error) {
-    if (!isAway(error)) note(`${error.message} (${error.code ?? error.name})`);
+    if (isAway(error)) note("The answer was cut off. If the turn goes on, it is followed again.");
+    else note(`${error.message} (${error.code ?? error.name})`);
   }
 }
 

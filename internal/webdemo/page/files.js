@@ -35,7 +35,7 @@ export class Files {
     button.type = "button";
     button.textContent = "Download";
     button.setAttribute("aria-label", `Download ${asset.path}`);
-    button.onclick = () => this.#run(() => this.#download(asset));
+    button.onclick = () => button.getAttribute("aria-disabled") !== "true" && this.#run(() => this.#download(asset));
     row.append(name, button);
     return row;
   }
