@@ -24,20 +24,24 @@ func doubling(n int) string {
 	return b.String()
 }
 
-// within runs f and fails the test if it takes longer than it may.
-func within(t *testing.T, what string, f func()) {
+// within runs f and fails the test if the daemon takes longer than it may. What
+// counts is its processor's time where the system tells it, since others may use
+// the machine.
+func within(t *testing.T, d *daemon, what string, f func()) {
 	t.Helper()
+	before, told := cpuTime(d.cmd.Process.Pid)
 	began := time.Now()
 	f()
 	took := time.Since(began)
+	if after, _ := cpuTime(d.cmd.Process.Pid); told {
+		took = after - before
+	}
 	t.Logf("%s: %v", what, took.Round(time.Millisecond))
 	if took > answerLimit {
 		t.Errorf("%s took %v", what, took)
 	}
 }
 
-// TestHostileToolsAreAnsweredInTime does not run beside others, since it looks at
-// the clock.
 func TestHostileToolsAreAnsweredInTime(t *testing.T) {
 	d := start(t, newHome(t))
 	c := d.dial()
@@ -55,7 +59,7 @@ func TestHostileToolsAreAnsweredInTime(t *testing.T) {
 		{"a reference to a server", `{"type":"object","$ref":"http://` + d.info.HTTPEndpoint + `/healthz"}`, "TOOLS_MANIFEST_INVALID"},
 		{"a number of a million digits", `{"type":"object","minimum":1e1000000}`, "TOOLS_MANIFEST_INVALID"},
 	} {
-		within(t, tt.name, func() {
+		within(t, d, tt.name, func() {
 			if code := codeOf(create(tt.schema)); code != tt.code {
 				t.Errorf("%s: got %s, want %s", tt.name, code, tt.code)
 			}
@@ -80,7 +84,7 @@ func TestHostileToolsAreAnsweredInTime(t *testing.T) {
 		{"over half a megabyte", "ask", `{"n":"` + strings.Repeat("x", 600_000) + `"}`, "bytes"},
 		{"more levels than arguments may have", "ask", `{"n":` + strings.Repeat(`[`, 110) + strings.Repeat(`]`, 110) + `}`, "deeper"},
 	} {
-		within(t, tt.name, func() {
+		within(t, d, tt.name, func() {
 			err := c.call("tool_call", object{"threadId": p.id, "toolName": tt.tool, "args": jsontext.Value(tt.args)}, nil)
 			if codeOf(err) != "TOOL_ARGS_INVALID" || !strings.Contains(string(err.(*wireError).Details), tt.says) {
 				t.Errorf("%s: got %v", tt.name, err)
