@@ -21,7 +21,43 @@ func TestCorpus(t *testing.T) {
 	for _, path := range paths {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
 			t.Parallel()
-			play(t, path)
+			play(t, path, newStage(t))
+		})
+	}
+}
+
+// notOverWebSocket are the files that say what is different over a WebSocket.
+// Package ipc holds that transport to its own rules.
+var notOverWebSocket = map[string]string{
+	"assets":        asOperator,
+	"envelope":      asOperator,
+	"owners":        asOperator,
+	"require-token": asOperator,
+	"tool-errors":   asOperator,
+	"tool-call":     "a message over the limit closes a WebSocket without an answer",
+}
+
+const asOperator = "it has requests without a token, which a native client on a WebSocket has always shown"
+
+// TestCorpusOverWebSocket plays the same files over WebSockets of a native client.
+func TestCorpusOverWebSocket(t *testing.T) {
+	paths, err := filepath.Glob("testdata/corpus/*.txtar")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no corpus found: %v", err)
+	}
+	for _, path := range paths {
+		name := strings.TrimSuffix(filepath.Base(path), ".txtar")
+		t.Run(name, func(t *testing.T) {
+			if why := notOverWebSocket[name]; why != "" {
+				t.Skip(why)
+			}
+			if *update {
+				t.Skip("expectations are written from what comes over TCP")
+			}
+			t.Parallel()
+			s := newStage(t)
+			s.web = true
+			play(t, path, s)
 		})
 	}
 }
@@ -30,12 +66,11 @@ func TestCorpus(t *testing.T) {
 // scene.
 const settingsFile = "settings.json"
 
-func play(t *testing.T, path string) {
+func play(t *testing.T, path string, s *stage) {
 	archive, err := txtar.ParseFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newStage(t)
 	for i := range archive.Files {
 		if archive.Files[i].Name == settingsFile {
 			s.settings(archive.Files[i].Data)

@@ -26,6 +26,7 @@ type stage struct {
 	names   *names
 	players map[string]*player
 	told    map[string]string // thread and number → the durable event that had it
+	web     bool              // connections are WebSockets of a native client
 	broken  bool              // an earlier step failed so that the rest makes no sense
 	out     bytes.Buffer
 }
@@ -132,7 +133,11 @@ func (s *stage) step(st step) error {
 		delete(s.players, st.conn)
 		return nil
 	case halfClose:
-		return p.conn.nc.(interface{ CloseWrite() error }).CloseWrite()
+		half, ok := p.conn.nc.(interface{ CloseWrite() error })
+		if !ok {
+			return errors.New("this transport has no half-close")
+		}
+		return half.CloseWrite()
 	case await:
 		return s.await(p, st.word, st.rest)
 	}
@@ -149,7 +154,7 @@ func (s *stage) player(name string) (*player, error) {
 	if p := s.players[name]; p != nil {
 		return p, nil
 	}
-	c, err := open(s.d.info.Endpoint)
+	c, err := s.connect()
 	if err != nil {
 		return nil, err
 	}
@@ -157,6 +162,13 @@ func (s *stage) player(name string) (*player, error) {
 	p := &player{name: name, conn: c, last: map[string]uint64{}}
 	s.players[name] = p
 	return p, nil
+}
+
+func (s *stage) connect() (*conn, error) {
+	if s.web {
+		return openWeb(s.d.info.HTTPEndpoint, s.d.info.Token)
+	}
+	return open(s.d.info.Endpoint)
 }
 
 // send writes the request of a step.

@@ -107,9 +107,13 @@ func open(endpoint string) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	return newConn(nc), nil
+}
+
+func newConn(nc net.Conn) *conn {
 	c := &conn{nc: nc, lines: make(chan []byte, 1024), stop: make(chan struct{})}
 	go c.read()
-	return c, nil
+	return c
 }
 
 func (c *conn) read() {
