@@ -37,7 +37,7 @@ test: ## Run all tests, with the race detector where a C compiler is found
 ifeq ($(CC_FOUND),)
 	@echo "No C compiler found: the tests run without the race detector."
 endif
-	go test $(RACE) ./...
+	go test $(RACE) -timeout 30m ./...
 
 .PHONY: test-js
 test-js: build ## Test the JavaScript module, also against the daemon; needs node 20
