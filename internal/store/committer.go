@@ -210,14 +210,14 @@ func (s *Store) update(batch []*item) (left bool, failed *updateError) {
 // beginWrite begins a write transaction, after a reopening if the mapping was
 // lost.
 func (s *Store) beginWrite() (*bolt.Tx, error) {
-	tx, err := s.opened.begin(true)
+	tx, err := s.opened.begin(writing)
 	if !errors.Is(err, berrors.ErrInvalidMapping) && !errors.Is(err, berrors.ErrDatabaseNotOpen) {
 		return tx, err
 	}
 	if err := s.reopen(); err != nil {
 		return nil, err
 	}
-	return s.opened.begin(true)
+	return s.opened.begin(writing)
 }
 
 // closeFile closes the database, for those who hold mu or have nobody else.

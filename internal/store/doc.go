@@ -13,12 +13,14 @@
 // Concurrency: every method is safe for concurrent use between Open and Close.
 // Callers prepare bytes in their own goroutine; one committer goroutine takes
 // whatever waits, makes one transaction of it, syncs, and answers everybody.
-// Reads run in short transactions beside it.
+// Reads run in short transactions beside it. A backup is the one long read: a
+// compaction makes way for it, and it makes way for a reopening and for Close.
 //
 // Failure model: a call that returned nil is on disk. A call that returned an
 // error changed nothing: STORAGE_FULL when there was no room, STORAGE_FAILED
 // when the file could not be read or written, OVERLOADED when too much waits,
 // THREAD_NOT_FOUND for an unknown thread. If bbolt reports a failed commit the
-// file is reopened and asked which of the two it was. A read that meets a
-// damaged page fails alone, and Healthy tells from then on.
+// file is reopened and asked which of the two it was. A read that meets damage
+// fails alone, a scan leaves the damaged thread out, and Healthy tells from then
+// on.
 package store

@@ -83,6 +83,12 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
+// What a transaction is for, as bbolt wants it said.
+const (
+	reading = false
+	writing = true
+)
+
 // begin begins a transaction. bbolt lets one begin at a time too, so the lock
 // around it costs nothing.
 func (o *opening) begin(writable bool) (tx *bolt.Tx, err error) {
@@ -119,7 +125,7 @@ func (o *opening) rollback(tx *bolt.Tx) {
 
 // view runs fn in a read transaction.
 func (o *opening) view(fn func(*bolt.Tx) error) error {
-	tx, err := o.begin(false)
+	tx, err := o.begin(reading)
 	if err != nil {
 		return err
 	}
@@ -129,7 +135,7 @@ func (o *opening) view(fn func(*bolt.Tx) error) error {
 
 // update runs fn in a write transaction and commits it.
 func (o *opening) update(fn func(*bolt.Tx) error) error {
-	tx, err := o.begin(true)
+	tx, err := o.begin(writing)
 	if err != nil {
 		return err
 	}
