@@ -163,6 +163,15 @@ func TestNobodyDecidesInTime(t *testing.T) {
 	}
 }
 
+func TestAPageThatTheSettingsAllowMeanwhileIsLetInAtTheLatest(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Approval = 300 * time.Millisecond })
+	p := r.dialWeb(t, page(siteA))
+	p.send(askApproval)
+	r.awaitWaiting(t, siteA, 1)
+	r.settings.allow(siteA)
+	hasAll(t, p.line(), `"approved":true`)
+}
+
 func TestAPageThatLeavesDoesNotWaitAnyMore(t *testing.T) {
 	r := newRig(t)
 	p := r.dialWeb(t, page(siteA))

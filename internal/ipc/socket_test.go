@@ -184,6 +184,28 @@ func TestLargeMessagesInFlightAreBounded(t *testing.T) {
 	hasAll(t, p.line(), `"requestId":"over"`, "OVERLOADED")
 }
 
+func TestOneLargeAnswerAtATimeIsMade(t *testing.T) {
+	r := newRig(t)
+	p := r.dialWeb(t, native())
+	release := r.hold("ReadEvents")
+	for i := range 3 {
+		p.send(fmt.Sprintf(`{"requestId":"%d","type":"read_events","payload":{"threadId":%q}}`, i, r.createThread(t)))
+	}
+	r.awaitEntered("ReadEvents", 1)
+	p.send(ping("p"))
+	hasAll(t, p.line(), `"requestId":"p"`) // all were received
+	r.threads.mu.Lock()
+	waiting := len(r.threads.entered)
+	r.threads.mu.Unlock()
+	if waiting > 0 {
+		t.Error("a second large answer is being made")
+	}
+	release()
+	for range 3 {
+		hasAll(t, p.line(), `"events":[`)
+	}
+}
+
 func TestPingsAndPongsGoOnWhileARequestBlocks(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Ping, c.Pong = 10*time.Millisecond, 300*time.Millisecond })
 	id := r.createThread(t)
