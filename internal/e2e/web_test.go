@@ -3,11 +3,15 @@ package e2e
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"strings"
+	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/gorilla/websocket"
 )
 
@@ -64,3 +68,50 @@ func (c *webConn) Read(p []byte) (int, error) {
 
 // Close leaves as programs do that end: without a word.
 func (c *webConn) Close() error { return c.ws.Close() }
+
+// TestRequestsToAThreadBeginInOrderOverAWebSocket sends a turn and its
+// cancellation at once: the cancellation never comes first.
+func TestRequestsToAThreadBeginInOrderOverAWebSocket(t *testing.T) {
+	t.Parallel()
+	d := start(t, newHome(t))
+	c, err := openWeb(d.info.HTTPEndpoint, d.info.Token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	var made snapshot
+	if err := c.call("create_thread", object{"provider": "opencode"}, &made); err != nil {
+		t.Fatal(err)
+	}
+	for round := range 30 {
+		op := fmt.Sprintf("op%d", round)
+		post := func(kind string, payload object) string {
+			t.Helper()
+			b, err := json.Marshal(payload)
+			if err != nil {
+				t.Fatal(err)
+			}
+			id, line, err := c.request(envelope{Type: kind, Payload: b})
+			if err == nil {
+				err = c.send(line)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return id
+		}
+		sent := post("send_text", object{"threadId": made.ThreadID, "message": "hang", "operationId": op})
+		cancelled := post("cancel_operation", object{"threadId": made.ThreadID, "operationId": op})
+		want := map[string]string{sent: op, cancelled: `"cancelled":true`}
+		for len(want) > 0 {
+			m, err := c.next(patience)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !m.OK || !strings.Contains(string(m.Result), want[m.RequestID]) {
+				t.Fatalf("round %d: %+v", round, m)
+			}
+			delete(want, m.RequestID)
+		}
+	}
+}

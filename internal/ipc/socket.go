@@ -149,17 +149,17 @@ func (c *socket) message(r io.Reader) ([]byte, error) {
 // submit begins a request, or refuses it when too many are in flight. The
 // message may be overwritten afterwards.
 func (c *socket) submit(message []byte) {
-	switch c.accept(len(message)) {
+	req := c.server.decodeRequest(message, c.from)
+	size := len(message)
+	switch c.accept(size) {
 	case tooBusy:
-		id, _ := findRequestID(message)
-		busy := fault.Newf(fault.Overloaded, "A connection may have %d requests in flight.", MaxInFlight)
-		_, _ = c.perform(c.ctx, &request{id: id, refusal: busy}, nil, nil)
+		// Written here, since nothing would bound the goroutines that did it. A
+		// client that does not read is cut long before a pong of its is missed.
+		_, _ = c.perform(c.ctx, &request{id: req.id, refusal: busy()}, nil, nil)
 		return
 	case tooLate:
 		return
 	}
-	req := c.server.decodeRequest(message, c.from)
-	size := len(message)
 	if req.refusal != nil || req.route.inline {
 		c.run(req, size, nil)
 		return
@@ -169,6 +169,10 @@ func (c *socket) submit(message []byte) {
 		where = c.lanes.enter(id)
 	}
 	c.tasks.Go(func() { c.run(req, size, where) })
+}
+
+func busy() *fault.Error {
+	return fault.Newf(fault.Overloaded, "A connection may have %d requests in flight, of %d bytes together.", MaxInFlight, maxBytesInFlight)
 }
 
 // acceptance says whether a request is begun.
