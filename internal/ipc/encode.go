@@ -4,12 +4,12 @@ import (
 	"slices"
 	"strconv"
 	"time"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/pedelec/pedelec-core/internal/fault"
+	"github.com/pedelec/pedelec-core/internal/thread"
 )
 
 // Encoders append to a buffer and never fail: text that is not UTF-8 is
@@ -165,11 +165,6 @@ func appendMembers(dst []byte, members []member) []byte {
 
 // cutText returns at most limit bytes of s, cut at a code point.
 func cutText(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	for limit > 0 && !utf8.RuneStart(s[limit]) {
-		limit--
-	}
-	return s[:limit]
+	start, _ := thread.CutText(s, limit)
+	return start
 }

@@ -132,7 +132,7 @@ func (p *listPayload) check() error {
 // listThreads answers as many threads as fit into one line and says where the
 // next page starts.
 func listThreads(ctx context.Context, c *call, p *listPayload, dst []byte) ([]byte, error) {
-	q := thread.ListQuery{Limit: clampLimit(p.Limit), Owner: c.caller.Origin}
+	q := thread.ListQuery{Limit: limitOf(p.Limit), Owner: c.caller.Origin}
 	if c.caller.OriginStated && c.caller.Origin == "" {
 		return nil, fault.New(fault.ThreadAccessDenied, "The callerOrigin is not an origin.")
 	}
@@ -170,11 +170,12 @@ func listThreads(ctx context.Context, c *call, p *listPayload, dst []byte) ([]by
 // list still fits.
 const listRoom = MaxOutLineBytes - 1024
 
-func clampLimit(limit *uint64) int {
-	if limit == nil || *limit == 0 {
+// limitOf is the limit that counts for one on the wire, which may be left out.
+func limitOf(limit *uint64) int {
+	if limit == nil {
 		return thread.DefaultListLimit
 	}
-	return int(min(*limit, thread.MaxListLimit))
+	return thread.ClampLimit(int(min(*limit, thread.MaxListLimit)))
 }
 
 // readPayload is the payload of read_events.
@@ -191,7 +192,7 @@ func readEvents(ctx context.Context, c *call, p *readPayload, dst []byte) ([]byt
 	if p.AfterSeq != nil {
 		after = *p.AfterSeq
 	}
-	page, err := c.server.threads.ReadEvents(ctx, c.caller, *p.ThreadID, after, clampLimit(p.Limit))
+	page, err := c.server.threads.ReadEvents(ctx, c.caller, *p.ThreadID, after, limitOf(p.Limit))
 	if err != nil {
 		return nil, err
 	}

@@ -229,7 +229,7 @@ func (s *Service) ReadEvents(ctx context.Context, c thread.Caller, threadID stri
 		return thread.EventPage{}, err
 	}
 	through := a.ring.latest()
-	page, err := s.cfg.Store.Events(threadID, afterSeq, through, clampLimit(limit), eventsBytes)
+	page, err := s.cfg.Store.Events(threadID, afterSeq, through, thread.ClampLimit(limit), eventsBytes)
 	if err != nil {
 		return thread.EventPage{}, err
 	}
@@ -264,11 +264,4 @@ func (s *Service) withText(threadID string, ev thread.Event) (thread.JournalEven
 		read.Message, read.MessageTruncated = &op.Text, op.TextTruncated
 	}
 	return read, nil
-}
-
-func clampLimit(limit int) int {
-	if limit <= 0 {
-		return thread.DefaultListLimit
-	}
-	return min(limit, thread.MaxListLimit)
 }

@@ -74,6 +74,15 @@ const (
 	MaxListLimit     = 1000
 )
 
+// ClampLimit returns the limit that counts for one that was asked for; 0 or less
+// asks for none.
+func ClampLimit(limit int) int {
+	if limit <= 0 {
+		return DefaultListLimit
+	}
+	return min(limit, MaxListLimit)
+}
+
 // Page is one page of a list of threads. Next is "" on the last one.
 type Page struct {
 	Threads []Summary

@@ -43,7 +43,7 @@ func (st *stepper) acknowledged() bool {
 }
 
 func (st *stepper) wrongAck() *fault.Error {
-	shown, _ := cutText(st.turn.reply, maxAckDetail)
+	shown, _ := CutText(st.turn.reply, maxAckDetail)
 	return st.refusal(fault.PrepareAckInvalid, "The agent did not acknowledge the preparation as it was asked to.").
 		With("provider", st.Provider.String()).With("assistantOutput", shown)
 }

@@ -98,7 +98,7 @@ func (st *stepper) admitPrepared(in Admit) {
 // record remembers an admitted operation and forgets the oldest one when there
 // are too many.
 func (st *stepper) record(in Admit, alreadyPrepared bool) Operation {
-	text, truncated := cutText(in.Text, MaxStoredText)
+	text, truncated := CutText(in.Text, MaxStoredText)
 	op := Operation{
 		ID: in.OperationID, Kind: in.Kind, Hash: HashText(in.Text),
 		Text: text, TextTruncated: truncated, AlreadyPrepared: alreadyPrepared,

@@ -128,7 +128,7 @@ func (st *stepper) delta(text string) {
 	}
 	st.turn.open = appendOpen(st.turn.open, text)
 	for len(text) > 0 {
-		piece, _ := cutText(text, maxDeltaBytes)
+		piece, _ := CutText(text, maxDeltaBytes)
 		text = text[len(piece):]
 		if st.LatestSeq < st.BlockEnd {
 			st.tell(Event{Kind: EventAssistantDelta, OperationID: st.Active.ID, Text: piece})
@@ -162,7 +162,7 @@ func (st *stepper) blockReserved(in BlockReserved) {
 func (st *stepper) message(text string) {
 	st.turn.open = nil
 	if st.Active.Kind == Prepare {
-		st.turn.reply, _ = cutText(st.turn.reply+text, maxAckBytes+utf8.UTFMax)
+		st.turn.reply, _ = CutText(st.turn.reply+text, maxAckBytes+utf8.UTFMax)
 		return
 	}
 	parts := splitEncoded(text, maxMessageBytes)

@@ -2,21 +2,23 @@ package thread
 
 import "unicode/utf8"
 
-// cutText returns the longest start of s that has at most limit bytes and ends
-// between code points, and whether anything was cut off. It returns at least
-// one code point of a text that is not empty.
-func cutText(s string, limit int) (start string, cut bool) {
+// CutText returns the longest start of s that has at most limit bytes and ends
+// between code points, and whether anything was cut off. With a limit of
+// utf8.UTFMax or more it returns something of every text that is not empty; what
+// is no UTF-8 is cut anywhere.
+func CutText(s string, limit int) (start string, cut bool) {
 	if len(s) <= limit {
 		return s, false
 	}
-	n := limit
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
+	for n := limit; n > limit-utf8.UTFMax; n-- {
+		if n <= 0 {
+			return "", true
+		}
+		if utf8.RuneStart(s[n]) {
+			return s[:n], true
+		}
 	}
-	if n == 0 {
-		_, n = utf8.DecodeRuneInString(s)
-	}
-	return s[:n], true
+	return s[:limit], true
 }
 
 // splitEncoded splits s between code points into pieces that have at most limit

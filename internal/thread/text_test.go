@@ -22,13 +22,16 @@ func TestCutText(t *testing.T) {
 		{"aä", 3, "aä", false},
 		{"aäb", 2, "a", true},
 		{"a😀", 4, "a", true},
-		{"😀😀", 3, "😀", true}, // one code point at least, so that a loop ends
+		{"abc", 0, "", true},
+		{"abc", -1, "", true},
+		{"😀😀", 3, "", true},
 		{"\xff\xff\xff", 2, "\xff\xff", true},
-		{"\x80\x80\x80\x80", 2, "\x80", true},
+		{"\x80\x80\x80\x80\x80", 2, "", true},
+		{"\x80\x80\x80\x80\x80", 4, "\x80\x80\x80\x80", true}, // something, so that a loop ends
 	}
 	for _, tt := range tests {
-		if got, cut := cutText(tt.in, tt.limit); got != tt.want || cut != tt.cut {
-			t.Errorf("cutText(%q, %d) = %q, %t, want %q, %t", tt.in, tt.limit, got, cut, tt.want, tt.cut)
+		if got, cut := CutText(tt.in, tt.limit); got != tt.want || cut != tt.cut {
+			t.Errorf("CutText(%q, %d) = %q, %t, want %q, %t", tt.in, tt.limit, got, cut, tt.want, tt.cut)
 		}
 	}
 }
