@@ -42,9 +42,13 @@ type endpoint struct {
 	mu       sync.Mutex
 	closed   bool
 	witness  thread.ToolWitness // nil = none yet
-	opening  int                // requests that may open a session
 	number   uint64             // of the last request
-	requests map[string]request // those that are served, by number
+	requests map[string]request // those that carry a message, by number
+
+	// A session is counted by its request until it is initialized, and by its id
+	// from then on, so that none counts twice while its request is still served.
+	opening  map[string]struct{} // numbers of requests that may still open a session
+	sessions map[string]struct{} // ids; those that have ended are forgotten at the next count
 }
 
 // request is an HTTP request that carries one message.
@@ -54,9 +58,13 @@ type request struct {
 }
 
 func newEndpoint(m *Manager, threadID string, skills tool.Skills) *endpoint {
-	e := &endpoint{m: m, threadID: threadID, secret: secretPrefix + loopback.NewToken(), requests: map[string]request{}}
+	e := &endpoint{
+		m: m, threadID: threadID, secret: secretPrefix + loopback.NewToken(),
+		requests: map[string]request{}, opening: map[string]struct{}{}, sessions: map[string]struct{}{},
+	}
 	e.open, e.void = context.WithCancel(context.Background())
 	e.server = newServer(skills, e.call)
+	e.server.AddReceivingMiddleware(e.noteSession)
 	e.handler = sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return e.server }, &sdk.StreamableHTTPOptions{
 		SessionTimeout:      m.cfg.Durations.Idle,
 		MaxRequestBodyBytes: maxBodyBytes,
@@ -90,11 +98,12 @@ func (e *endpoint) closeSessions() {
 // serve serves one HTTP request that knows the secret.
 func (e *endpoint) serve(w http.ResponseWriter, r *http.Request) {
 	opens := r.Method == http.MethodPost && r.Header.Get("Mcp-Session-Id") == ""
-	if refusal := e.enter(opens); refusal != "" {
+	number, refusal := e.enter(opens)
+	if refusal != "" {
 		http.Error(w, refusal, http.StatusServiceUnavailable)
 		return
 	}
-	defer e.leave(opens)
+	defer e.leave(number)
 	wire := http.NewResponseController(w)
 	out := &patientWriter{ResponseWriter: w, wire: wire, patience: e.m.cfg.Durations.IO}
 	defer func() { _ = wire.SetWriteDeadline(time.Time{}) }() // the connection may serve others
@@ -115,57 +124,71 @@ func (e *endpoint) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, refusal, http.StatusBadRequest)
 		return
 	}
-	number := e.begin(request{r.Context(), id})
-	defer e.finish(number)
+	e.begin(number, request{r.Context(), id})
 	r.Header.Set(requestHeader, number)
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	e.handler.ServeHTTP(out, r)
 }
 
-// enter counts a request in, unless the address is void or has all the sessions it
-// may have; then it says why not.
-func (e *endpoint) enter(opens bool) (refusal string) {
+// enter counts a request in and numbers it, unless the address is void or has all
+// the sessions it may have; then it says why not.
+func (e *endpoint) enter(opens bool) (number, refusal string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
-		return "This address is not valid any more."
+		return "", "This address is not valid any more."
 	}
-	if opens {
-		sessions := e.opening
-		for range e.server.Sessions() {
-			sessions++
-		}
-		if sessions >= maxSessions {
-			return "Too many sessions are open at this address."
-		}
-		e.opening++
+	if opens && e.countSessions() >= maxSessions {
+		return "", "Too many sessions are open at this address."
 	}
-	e.serving.Add(1)
-	return ""
-}
-
-func (e *endpoint) leave(opened bool) {
-	e.mu.Lock()
-	if opened {
-		e.opening--
-	}
-	e.mu.Unlock()
-	e.serving.Done()
-}
-
-func (e *endpoint) begin(r request) (number string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	e.number++
 	number = strconv.FormatUint(e.number, 10)
-	e.requests[number] = r
-	return number
+	if opens {
+		e.opening[number] = struct{}{}
+	}
+	e.serving.Add(1)
+	return number, ""
 }
 
-func (e *endpoint) finish(number string) {
+// countSessions counts the sessions that are open or may become so. Called with mu
+// held.
+func (e *endpoint) countSessions() int {
+	live := map[string]struct{}{}
+	for s := range e.server.Sessions() {
+		if _, noted := e.sessions[s.ID()]; noted {
+			live[s.ID()] = struct{}{}
+		}
+	}
+	e.sessions = live
+	return len(e.opening) + len(live)
+}
+
+// noteSession passes the count of a session from its request to its id. A request
+// that opens none keeps it until it is over; the SDK has closed what it made by then.
+func (e *endpoint) noteSession(next sdk.MethodHandler) sdk.MethodHandler {
+	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+		if first, ok := req.(*sdk.ServerRequest[*sdk.InitializeParams]); ok {
+			e.mu.Lock()
+			delete(e.opening, first.Extra.Header.Get(requestHeader))
+			e.sessions[first.Session.ID()] = struct{}{}
+			e.mu.Unlock()
+		}
+		return next(ctx, method, req)
+	}
+}
+
+func (e *endpoint) begin(number string, r request) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.requests[number] = r
+}
+
+func (e *endpoint) leave(number string) {
+	e.mu.Lock()
 	delete(e.requests, number)
+	delete(e.opening, number)
+	e.mu.Unlock()
+	e.serving.Done()
 }
 
 // messageID returns the id of the one JSON-RPC message that a body is, as it is

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -112,12 +113,47 @@ func TestAnAddressHasSoManySessionsAtMost(t *testing.T) {
 	s.call(s.client(s.server.URL+"/mcp/t2", otherSecret, nil), "paint", nil)
 }
 
+func TestAllSessionsOfAnAddressMayOpenAtOnce(t *testing.T) {
+	s := newStand(t, nil)
+	url, secret := s.openThread("t1")
+	var opening sync.WaitGroup
+	for range maxSessions {
+		opening.Go(func() {
+			if status, answer := s.post(url, hello, "Authorization", "Bearer "+secret); status != 200 {
+				t.Errorf("status %d (%s)", status, answer)
+			}
+		})
+	}
+	opening.Wait()
+	if status, _ := s.post(url, hello, "Authorization", "Bearer "+secret); status != 503 {
+		t.Errorf("status %d for one session more", status)
+	}
+}
+
+func TestARequestThatOpensNoSessionCountsNoLongerThanItLasts(t *testing.T) {
+	s := newStand(t, nil)
+	url, secret := s.openThread("t1")
+	for range 2 * maxSessions {
+		if status, _ := s.post(url, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, "Authorization", "Bearer "+secret); status == 503 {
+			t.Fatal("a session that was never opened is counted")
+		}
+	}
+}
+
 func TestASessionWithoutRequestsIsClosed(t *testing.T) {
 	s := newStand(t, func(d *Durations) { d.Idle = 10 * time.Millisecond })
-	session := s.client(s.reach("t1"))
-	waited := make(chan error, 1)
-	go func() { waited <- session.Wait() }()
-	within(t, waited, "the end of the session")
+	url, secret := s.openThread("t1")
+	if status, answer := s.post(url, hello, "Authorization", "Bearer "+secret); status != 200 {
+		t.Fatalf("status %d (%s)", status, answer)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for session := range s.manager.endpoint("t1").server.Sessions() {
+			_ = session.Wait()
+		}
+	}()
+	within(t, ended, "the end of the session")
 }
 
 func TestTheAddressesOfManyThreadsEndTogether(t *testing.T) {
