@@ -164,7 +164,7 @@ func TestNobodyDecidesInTime(t *testing.T) {
 }
 
 func TestAPageThatTheSettingsAllowMeanwhileIsLetInAtTheLatest(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.Approval = 300 * time.Millisecond })
+	r := newRig(t, func(c *Config) { c.Approval = time.Second })
 	p := r.dialWeb(t, page(siteA))
 	p.send(askApproval)
 	r.awaitWaiting(t, siteA, 1)
