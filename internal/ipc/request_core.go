@@ -18,8 +18,8 @@ import (
 
 // Capabilities name what this daemon offers beyond the oldest clients' needs.
 var Capabilities = []string{
-	"cancel_operation", "delete_thread", "idempotent_operations", "list_threads",
-	"read_events", "subscribe_after_seq", "unsubscribe_thread",
+	"assets", "cancel_operation", "delete_thread", "idempotent_operations", "list_threads",
+	"origins", "read_events", "subscribe_after_seq", "tools", "unsubscribe_thread", "websocket",
 }
 
 // workspaceMarker is the file that an application leaves in a folder that it
