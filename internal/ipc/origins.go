@@ -208,9 +208,6 @@ func (o *origins) decide(origin string, v verdict) (lost bool, err error) {
 
 // keep makes a decision durable. o.deciding is held.
 func (o *origins) keep(origin string, d decision) error {
-	if err := fault.Point("ipc.origins.commit"); err != nil {
-		return err
-	}
 	if d.verdict == undecided {
 		return o.store.Delete(origin)
 	}
