@@ -273,7 +273,7 @@ export class PedelecSession {
         throw new PedelecError("SDK_LIFECYCLE_SYNC_ERROR", "The session is not idle after its resume.", { status: snapshot?.status });
       }
       this.#adopt(snapshot);
-      this.#open();
+      setTimeout(() => this.#open(), 0); // the caller finds it idle, whatever comes next
     } catch (error) {
       this.#held = null;
       this.#host.release(this);

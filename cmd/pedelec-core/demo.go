@@ -51,6 +51,9 @@ func (a *app) demoCommand() *cobra.Command {
 			if web {
 				return a.demoWeb(cmd.Context(), port)
 			}
+			if port != 0 {
+				return usagef("--port is the port of the page; it goes with --web")
+			}
 			return a.demo(cmd.Context())
 		},
 	}

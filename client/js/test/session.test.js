@@ -274,15 +274,20 @@ test("two pages may race: the daemon's THREAD_BUSY is SESSION_BUSY", async () =>
 
 test("a refused send leaves the session as the daemon last told it", async () => {
   const core = new FakeCore();
-  const { session } = await began(core);
+  const { session, seen } = await began(core);
   const release = core.hold("send_text");
   core.refuse("send_text", "THREAD_BUSY");
   const done = session.sendText("mine");
   core.say(status("running", "operation_other"));
   await assert.rejects(done, code("SESSION_BUSY"));
   assert.equal(session.getStatus(), "running");
-  core.say(...succeed("operation_other"));
+  core.say(message("operation_other", "theirs"), ...succeed("operation_other"));
+  assert.equal(seen.chat[0][0], "theirs");
   assert.equal(session.getStatus(), "idle");
+  for (let i = 0; i < 2; i++) { // each is asked of the daemon anew
+    await assert.rejects(session.sendText("mine"), (e) => code("SESSION_BUSY")(e) && e.details.coreCode === "THREAD_BUSY");
+    assert.equal(session.getStatus(), "idle");
+  }
   release();
 });
 
@@ -538,6 +543,34 @@ test("resume of a detached handle rejects", async () => {
   await assert.rejects(session.resume(), code("SDK_TRANSPORT_DISCONNECTED"));
 });
 
+test("resume waits until the subscription of before is given up", async () => {
+  const core = new FakeCore();
+  const { session } = await began(core);
+  resumable(core);
+  const release = core.hold("unsubscribe_thread");
+  await session.end();
+  const done = session.resume();
+  await settled();
+  assert.equal(core.of("subscribe_thread").length, 1);
+  release();
+  await done;
+  assert.equal(core.of("subscribe_thread").length, 2);
+});
+
+test("after resume the handle is idle, also when another page begins a turn at that moment", async () => {
+  const core = new FakeCore();
+  const { session } = await began(core);
+  await session.end();
+  core.answer("resume_thread", () => {
+    core.say({ ...status("idle"), seq: 9 }, { ...status("running", "operation_other"), seq: 10 });
+    return { snapshot: idle({ latestSeq: 9 }) };
+  });
+  await session.resume();
+  assert.equal(session.getStatus(), "idle");
+  await settled();
+  assert.equal(session.getStatus(), "running");
+});
+
 test("resume does not set idle early: it waits for the daemon's word", async () => {
   const core = new FakeCore();
   const { session, seen } = await began(core);
@@ -561,6 +594,7 @@ test("each transition into ended calls onEnded once, again after a resume", asyn
   assert.equal(seen.ended.length, 1);
   resumable(core);
   await session.resume();
+  await settled();
   core.say({ ...ended, seq: 30 }, { ...status("ended"), seq: 31 });
   assert.equal(seen.ended.length, 2);
 });

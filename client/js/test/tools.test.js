@@ -79,6 +79,17 @@ test("a handler may be asynchronous, and what it returns is submitted by itself"
   assert.deepEqual((await core.asked("submit_tool_result")).result, [1, "two", null]);
 });
 
+test("taking a handler away does not stop a call that it is answering", async () => {
+  const core = new FakeCore();
+  const { session } = await began(core);
+  let finish;
+  const off = session.onTool("paint", () => new Promise((resolve) => (finish = resolve)));
+  await asked(core, session);
+  off();
+  finish("done");
+  assert.equal((await core.asked("submit_tool_result")).result, "done");
+});
+
 test("a handler that returns nothing answers null", async () => {
   const core = new FakeCore();
   const { session } = await began(core);
