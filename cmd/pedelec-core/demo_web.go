@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -60,21 +61,42 @@ func (a *app) demoWeb(ctx context.Context, port uint16) (err error) {
 		return err
 	}
 	d.port = listener.Port()
+	return d.serve(ctx, listener)
+}
+
+// serve serves the page until the demo is to end.
+func (d *webDemo) serve(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{
 		Handler:           webdemo.Handler(webdemo.Options{Port: d.port, Find: d.find}),
 		ReadHeaderTimeout: webHeaderLimit,
 		MaxHeaderBytes:    loopback.MaxHeaderBytes,
 	}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
+	var broken error // valid once served is closed
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		broken = server.Serve(listener)
+	}()
 	d.greet()
-	err = d.watch(ctx, served)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), webCloseLimit)
-	defer cancel()
-	if server.Shutdown(ctx) != nil {
-		_ = server.Close() // what still runs is cut off
+	err := d.watch(ctx, served)
+	select {
+	case <-served: // by itself
+		err = errors.Join(err, fmt.Errorf("the page cannot be served any more: %w", broken))
+	default:
 	}
+	err = errors.Join(err, shutServer(server))
+	<-served
 	return err
+}
+
+// shutServer lets requests that run come to their end, for a moment.
+func shutServer(server *http.Server) error {
+	ctx, cancel := context.WithTimeout(context.Background(), webCloseLimit)
+	defer cancel()
+	if server.Shutdown(ctx) == nil {
+		return nil
+	}
+	return server.Close() // what still runs is cut off
 }
 
 func newWebDemo(a *app) (*webDemo, error) {
@@ -95,16 +117,16 @@ func newWebDemo(a *app) (*webDemo, error) {
 	return &webDemo{stage: s}, nil
 }
 
-// watch waits for the end of the demo. A daemon of its own that is gone is started
-// again: the page shows how it recovers.
-func (d *webDemo) watch(ctx context.Context, served <-chan error) error {
+// watch waits until the demo is to end or its page is served no more. A daemon of its
+// own that is gone is started again: the page shows how it recovers.
+func (d *webDemo) watch(ctx context.Context, served <-chan struct{}) error {
 	for short := 0; ; {
 		began := time.Now()
 		select {
 		case <-ctx.Done():
 			return nil
-		case err := <-served:
-			return fmt.Errorf("the page cannot be served any more: %w", err)
+		case <-served:
+			return nil
 		case <-d.exited: // nil, and never ready, when the daemon is not ours
 		}
 		if short++; time.Since(began) >= webShortLife {

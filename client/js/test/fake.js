@@ -155,3 +155,13 @@ export async function turn(core, session, text = "hello") {
   core.say(status("running", operationId));
   return { done, op: operationId };
 }
+
+// preparing begins a preparation and gives its promise and its id.
+export async function preparing(core, session) {
+  const done = session.prepare();
+  done.catch(() => {});
+  const { operationId: op } = await core.asked("prepare_thread");
+  await settled();
+  core.say(status("running", op));
+  return { done, op };
+}

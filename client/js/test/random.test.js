@@ -7,7 +7,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeCore, completed, delta, ended, idle, message, settled, status, watch } from "./fake.js";
 
-const rounds = 150;
+const rounds = 60;
 const steps = 30;
 
 function generator(seed) {
