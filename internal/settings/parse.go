@@ -246,6 +246,9 @@ func (p *parser) provider(path, code string, d document) provider {
 	}
 	if v, ok := d.get("command"); ok {
 		out.command, out.commandBad = p.command(path+".command", v)
+		if out.commandBad == nil && len(out.command) == 0 {
+			out.commandBad = p.note(path+".command", "is empty; the name of a program stands there, or the entry is left out")
+		}
 	}
 	if v, ok := d.get("env"); ok {
 		out.env = p.env(path+".env", v)

@@ -151,6 +151,7 @@ func TestOneBadEntryIsReportedByPathAndStopsOnlyItself(t *testing.T) {
 		{"odd length", `{"providerSettings":{"claude":{"effortsArgs":{"high":["--effort"]}}}}`, "providerSettings.claude.effortsArgs.high"},
 		{"command item", `{"providerSettings":{"codex":{"command":["a",null]}}}`, "providerSettings.codex.command[1]"},
 		{"blank command", `{"providerSettings":{"codex":{"command":[" "]}}}`, "providerSettings.codex.command[0]"},
+		{"empty command", `{"providerSettings":{"codex":{"command":[]}}}`, "providerSettings.codex.command"},
 		{"NUL in command", `{"providerSettings":{"codex":{"command":["a","\u0000"]}}}`, "providerSettings.codex.command[1]"},
 		{"env value", `{"providerSettings":{"codex":{"env":{"A":1}}}}`, "providerSettings.codex.env.A"},
 		{"env name", `{"providerSettings":{"codex":{"env":{"A=B":"1"}}}}`, "providerSettings.codex.env.A=B"},
