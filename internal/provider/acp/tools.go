@@ -135,7 +135,7 @@ const maxAnnounced = 1000
 // note keeps what an update tells of a tool call. The runtime's mutex is held.
 func (t *turn) note(c callUpdate) {
 	if c.over() {
-		delete(t.announced, c.id)
+		t.forget(c.id)
 		return
 	}
 	a := t.announced[c.id]
@@ -154,6 +154,25 @@ func (t *turn) note(c callUpdate) {
 	}
 	close(t.news)
 	t.news = make(chan struct{})
+}
+
+// forget takes a call that has ended off the list. Nobody knows which of several
+// open calls of one tool a call over MCP was: if that of the ended one was accepted
+// for another, the other is free again. The runtime's mutex is held.
+func (t *turn) forget(id string) {
+	ended := t.announced[id]
+	delete(t.announced, id)
+	if ended == nil || ended.taken {
+		return
+	}
+	for _, a := range t.announced {
+		if a.taken && a.title == ended.title {
+			a.taken = false
+			close(t.news)
+			t.news = make(chan struct{})
+			return
+		}
+	}
 }
 
 // Announced waits until the running turn shows a call of the tool, and takes it.

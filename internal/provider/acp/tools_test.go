@@ -297,6 +297,32 @@ func TestACallIsWaitedForAShortTime(t *testing.T) {
 	})
 }
 
+func TestCallsAtOnceAreAllAcceptedWhicheverEndsFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, OpenCode())
+		s := b.session(newCollector(t))
+		if err := s.StartTurn(t.Context(), thread.Turn{ID: 1, Text: "x"}); err != nil {
+			t.Fatal(err)
+		}
+		for round := range 20 { // which one a call is taken for is left to chance
+			const calls = 3
+			for i := range calls {
+				b.shows("ses_1", "tool_call", fmt.Sprintf("r%d-c%d", round, i), `"title":"pedelec_paint"`)
+			}
+			for i := range calls {
+				begun := time.Now()
+				if err := s.Announced(t.Context(), "paint"); err != nil || time.Since(begun) > 0 {
+					t.Fatalf("round %d, call %d: %v after %v", round, i, err, time.Since(begun))
+				}
+				b.shows("ses_1", "tool_call_update", fmt.Sprintf("r%d-c%d", round, i), `"status":"completed"`)
+			}
+			if err := s.Announced(t.Context(), "paint"); !fault.Is(err, fault.ThreadAccessDenied) {
+				t.Fatalf("round %d: one call too many was accepted: %v", round, err)
+			}
+		}
+	})
+}
+
 func TestFrontendToolsNeedNoPermission(t *testing.T) {
 	for name, tt := range map[string]struct {
 		caps jsontext.Value
