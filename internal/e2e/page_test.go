@@ -81,9 +81,20 @@ func (p *page) await(kind string) event {
 	p.t.Helper()
 	events, err := p.c.until(patience, func(e event) bool { return e.Type == kind })
 	if err != nil {
-		p.t.Fatalf("waiting for %s: %v; so far %s", kind, err, kinds(events))
+		p.t.Fatalf("waiting for %s: %v; so far %s%s", kind, err, kinds(events), said(events))
 	}
 	return events[len(events)-1]
+}
+
+// said is what the agent said in events, for the message of a failed test.
+func said(events []event) string {
+	text := ""
+	for _, e := range events {
+		if e.Type == "assistant_message" {
+			text += fmt.Sprintf("; the agent said %q", e.Text)
+		}
+	}
+	return text
 }
 
 // finish takes the events up to the end of an operation.
