@@ -31,13 +31,11 @@ func (a *app) assetsCommand() *cobra.Command {
 		Long: "List, upload and download the files that a thread shares with its page. They lie in\n" +
 			".pedelec-runtime/assets of its folder; their paths begin with / there.",
 		GroupID: groupWork,
-		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	ls := &cobra.Command{
 		Use:   "ls THREAD",
 		Short: "List the files, newest first",
-		Args:  cobra.ExactArgs(1),
 		RunE:  func(cmd *cobra.Command, args []string) error { return a.assetsLs(cmd.Context(), args[0]) },
 	}
 	a.addJSON(ls)
@@ -47,7 +45,6 @@ func (a *app) assetsCommand() *cobra.Command {
 			Short: "Upload a file and print its path",
 			Long: "Upload a file and print its path. With PATH, such as /in/photo.png, it is stored\n" +
 				"there in place of what there was; else under a fresh name made from its own.",
-			Args: cobra.RangeArgs(2, 3),
 			RunE: interruptible(func(ctx context.Context, args []string) error {
 				return a.assetsPut(ctx, args[0], args[1], at(args, 2))
 			}),
@@ -57,7 +54,6 @@ func (a *app) assetsCommand() *cobra.Command {
 			Short: "Download a file; FILE may be - for standard output",
 			Long: "Download a file. FILE is replaced if it is there; without one the file is stored here\n" +
 				"under its own name, unless there is one already. - writes it to standard output.",
-			Args: cobra.RangeArgs(2, 3),
 			RunE: interruptible(func(ctx context.Context, args []string) error {
 				return a.assetsGet(ctx, args[0], args[1], at(args, 2))
 			}),

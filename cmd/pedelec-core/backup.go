@@ -17,7 +17,6 @@ func (a *app) backupCommand() *cobra.Command {
 		Long: "Write a consistent copy of the database to a new file while the daemon serves.\n" +
 			"To go back to it, stop the daemon and put the copy in the place of core.db.",
 		GroupID: groupCare,
-		Args:    cobra.ExactArgs(1),
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.backup(cmd.Context(), args[0]) },
 	}
 	a.addJSON(cmd)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -45,7 +46,6 @@ func (a *app) chatCommand() *cobra.Command {
 			"Each call is answered by the command of --tool-exec, which gets the arguments on its\n" +
 			"standard input and prints the result, else by you at the terminal.",
 		GroupID: groupWork,
-		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			once := cmd.Flags().Changed("once")
 			return a.chat(cmd.Context(), f, once)
@@ -91,7 +91,7 @@ func (a *app) chat(ctx context.Context, f chatFlags, once bool) error {
 	if err != nil {
 		return err
 	}
-	id, err := openChat(ctx, c, f)
+	id, err := a.openChat(ctx, c, f)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (a *app) chat(ctx context.Context, f chatFlags, once bool) error {
 }
 
 // openChat returns the id of a thread that is ready for a turn.
-func openChat(ctx context.Context, c *ipc.Client, f chatFlags) (string, error) {
+func (a *app) openChat(ctx context.Context, c *ipc.Client, f chatFlags) (string, error) {
 	if f.thread != "" {
 		return f.thread, reopen(ctx, c, f.thread)
 	}
@@ -129,12 +129,15 @@ func openChat(ctx context.Context, c *ipc.Client, f chatFlags) (string, error) {
 		return "", err
 	}
 	payload := map[string]any{"provider": provider}
+	isNew := false
 	if f.workspace != "" {
 		path, err := filepath.Abs(f.workspace)
 		if err != nil {
 			return "", fmt.Errorf("the path %s cannot be made absolute: %w", f.workspace, err)
 		}
 		payload["workspace"] = map[string]any{"path": path}
+		_, err = os.Stat(path)
+		isNew = errors.Is(err, fs.ErrNotExist)
 	}
 	if f.tools != "" {
 		if payload["skills"], err = readSkills(f.tools); err != nil {
@@ -143,6 +146,9 @@ func openChat(ctx context.Context, c *ipc.Client, f chatFlags) (string, error) {
 	}
 	var ref ipc.ThreadRef
 	err = c.Call(ctx, "create_thread", payload, &ref)
+	if err == nil && isNew { // it may be a typing mistake
+		fmt.Fprintf(a.stderr, "The folder %s was not there; it has been made.\n", f.workspace)
+	}
 	return ref.ThreadID, err
 }
 

@@ -12,7 +12,6 @@ func (a *app) completionCommand() *cobra.Command {
 			"  source <(pedelec-core completion bash)",
 		GroupID:   groupCare,
 		ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
-		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			root := cmd.Root()
 			switch args[0] {

@@ -115,7 +115,7 @@ func newConversationWith(t *testing.T, f chatFlags) (*conversation, chan<- os.Si
 		t.Fatal(err)
 	}
 	f.workspace = d.project
-	id, err := openChat(t.Context(), client, f)
+	id, err := (&app{stderr: io.Discard}).openChat(t.Context(), client, f)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,6 @@ func (a *app) doctorCommand() *cobra.Command {
 		Long: "Look for what is wrong with the home folder, the settings, the database and the\n" +
 			"daemon, and say what to do. The exit status is 1 when something is bad.",
 		GroupID: groupDaemon,
-		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.doctor(cmd.Context()) },
 	}
 	a.addJSON(cmd)

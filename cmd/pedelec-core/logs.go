@@ -36,7 +36,6 @@ func (a *app) logsCommand() *cobra.Command {
 		Use:     "logs",
 		Short:   "Show the end of the daemon's log, running or not",
 		GroupID: groupCare,
-		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()

@@ -62,7 +62,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 		fmt.Fprintln(a.stderr, msg)
 	}
 	if status == fault.ExitUsage {
-		fmt.Fprintf(a.stderr, "\n%sSee: %s --help\n", cmd.UsageString(), cmd.CommandPath())
+		a.printUsage(cmd)
 	}
 	return status
 }
@@ -72,11 +72,12 @@ func (a *app) rootCommand() *cobra.Command {
 		Use:   "pedelec-core",
 		Short: "Keeps agent threads alive and drives coding agents through them",
 		Long: "pedelec-core is a daemon that keeps agent threads and drives coding agents\n" +
-			"(OpenCode, Cursor) through them, for web pages, apps and scripts.\n\n" +
+			"(Codex, OpenCode, Cursor, Claude Code) through them, for web pages, apps and\n" +
+			"scripts.\n\n" +
 			"Start it with `pedelec-core serve`, talk to an agent with `pedelec-core chat`.",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs,
+		Version:       versionLine(),
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRun: func(*cobra.Command, []string) {
 			a.started = true
@@ -86,6 +87,8 @@ func (a *app) rootCommand() *cobra.Command {
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.SetFlagErrorFunc(explainFlag)
 	root.PersistentFlags().StringVar(&a.home, "home", "", "`DIR` of the daemon's files (default $PEDELEC_HOME, else ~/.pedelec)")
 	root.AddGroup(
 		&cobra.Group{ID: groupDaemon, Title: "The daemon:"},
@@ -99,6 +102,7 @@ func (a *app) rootCommand() *cobra.Command {
 		a.agentCommand(),
 	)
 	root.SetHelpCommandGroupID(groupCare)
+	takeWhatUseSays(root)
 	return root
 }
 
@@ -108,14 +112,6 @@ const (
 	groupWork   = "work"
 	groupCare   = "care"
 )
-
-// usageError marks a command line that is wrong.
-type usageError struct{ err error }
-
-func (e usageError) Error() string { return e.err.Error() }
-func (e usageError) Unwrap() error { return e.err }
-
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 // exitError ends a command with a status when what went wrong was printed
 // already, as part of its output.

@@ -23,7 +23,6 @@ func (a *app) mcpCommand() *cobra.Command {
 			"daemon. The daemon is the one that the environment variable\n" +
 			"PEDELEC_CORE_IPC_RUNTIME_FILE leads to, else that of the home folder.",
 		GroupID: groupWork,
-		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, tools []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()

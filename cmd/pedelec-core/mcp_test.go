@@ -20,7 +20,7 @@ func TestMCPServesToolsOnStandardStreams(t *testing.T) {
 	if err := os.WriteFile(tools, []byte(addTool), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	id, err := openChat(t.Context(), client, chatFlags{workspace: d.project, tools: tools})
+	id, err := (&app{stderr: io.Discard}).openChat(t.Context(), client, chatFlags{workspace: d.project, tools: tools})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,6 @@ func (a *app) providersCommand() *cobra.Command {
 		Use:     "providers",
 		Short:   "List the agents and whether each can be used on this machine",
 		GroupID: groupWork,
-		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.providers(cmd.Context(), refresh) },
 	}
 	cmd.Flags().BoolVar(&refresh, "refresh", false, "look at the machine again first")

@@ -39,7 +39,6 @@ func (a *app) serveCommand() *cobra.Command {
 			"A second signal makes it leave at once. If a daemon serves this home already,\n" +
 			"the command says so and exits 0.",
 		GroupID: groupDaemon,
-		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), f) },
 	}
 	cmd.Flags().StringVar(&f.logLevel, "log-level", "info", "lowest `LEVEL` that is logged: debug, info, warn, error")

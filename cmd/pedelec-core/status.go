@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pedelec/pedelec-core/internal/fault"
 	"github.com/pedelec/pedelec-core/internal/ipc"
 )
 
@@ -17,7 +19,6 @@ func (a *app) statusCommand() *cobra.Command {
 		Use:     "status",
 		Short:   "Tell whether the daemon runs, where, and what it keeps running",
 		GroupID: groupDaemon,
-		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.status(cmd.Context()) },
 	}
 	a.addJSON(cmd)
@@ -37,12 +38,21 @@ type statusReport struct {
 	Runtimes     []ipc.RuntimeInfo `json:"runtimes"`
 }
 
+// notRunning is what status prints with --json when no daemon answers.
+type notRunning struct {
+	Running bool   `json:"running"`
+	Home    string `json:"home"`
+}
+
 func (a *app) status(ctx context.Context) error {
 	home, err := ipc.Home(a.home)
 	if err != nil {
 		return err
 	}
 	c, err := a.connect(ctx)
+	if a.json && fault.Is(err, fault.CoreRuntimeUnavailable) {
+		return errors.Join(exitError{fault.ExitNotRunning}, a.printJSON(notRunning{Home: home}))
+	}
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,6 @@ func (a *app) stopCommand() *cobra.Command {
 		Use:     "stop",
 		Short:   "Ask the daemon to leave, and wait until it has",
 		GroupID: groupDaemon,
-		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.stop(cmd.Context()) },
 	}
 }

@@ -19,7 +19,6 @@ func (a *app) threadsCommand() *cobra.Command {
 		Use:     "threads",
 		Short:   "List, watch, end, resume and delete threads",
 		GroupID: groupWork,
-		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(
@@ -36,7 +35,6 @@ func (a *app) threadsLsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List threads",
-		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return a.threadsLs(cmd.Context(), status) },
 	}
 	cmd.Flags().StringVar(&status, "status", "", "only threads in `STATUS`: "+strings.Join(statusWords(), ", "))
@@ -103,7 +101,6 @@ func (a *app) threadsShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show ID",
 		Short: "Show where a thread stands",
-		Args:  cobra.ExactArgs(1),
 		RunE:  func(cmd *cobra.Command, args []string) error { return a.threadsShow(cmd.Context(), args[0]) },
 	}
 	a.addJSON(cmd)
@@ -142,7 +139,6 @@ func (a *app) threadsDoCommand(use, short, request, done string) *cobra.Command 
 	return &cobra.Command{
 		Use:   use,
 		Short: short,
-		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			ctx := cmd.Context()
 			c, err := a.connect(ctx)

@@ -27,7 +27,6 @@ func (a *app) threadsTailCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tail ID",
 		Short: "Print the stored events of a thread, and with -f those to come",
-		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()

@@ -33,7 +33,6 @@ func (a *app) toolCommand() *cobra.Command {
 			"  pedelec-cli --thread-id ID tool-spec TOOL\n" +
 			"  pedelec-cli --thread-id ID tool-call TOOL JSON",
 		GroupID: groupWork,
-		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.toolSpecCommand(), a.toolCallCommand())
@@ -45,7 +44,6 @@ func (a *app) toolSpecCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "spec TOOL",
 		Short: "Print what a tool is for and the schema of its arguments",
-		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if threadID == "" {
 				return errNoThread
@@ -68,7 +66,6 @@ func (a *app) toolCallCommand() *cobra.Command {
 		Short: "Call a tool and print the page's result",
 		Long: "Call a tool and print the page's result as one line of JSON. The thread must run a\n" +
 			"turn. The arguments are a JSON object, - reads it from standard input, and none is {}.",
-		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if threadID == "" {
 				return errNoThread

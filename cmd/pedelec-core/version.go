@@ -12,18 +12,21 @@ func (a *app) versionCommand() *cobra.Command {
 		Use:     "version",
 		Short:   "Print the version of this program",
 		GroupID: groupCare,
-		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			v := versionInfo{Version: version, Commit: commit, Go: runtime.Version(), Platform: platform()}
 			if a.json {
-				return a.printJSON(v)
+				return a.printJSON(versionInfo{Version: version, Commit: commit, Go: runtime.Version(), Platform: platform()})
 			}
-			_, err := fmt.Fprintf(a.stdout, "pedelec-core %s (commit %s, %s, %s)\n", v.Version, v.Commit, v.Go, v.Platform)
+			_, err := fmt.Fprintln(a.stdout, versionLine())
 			return err
 		},
 	}
 	a.addJSON(cmd)
 	return cmd
+}
+
+// versionLine is the version as people read it.
+func versionLine() string {
+	return fmt.Sprintf("pedelec-core %s (commit %s, %s, %s)", version, commit, runtime.Version(), platform())
 }
 
 type versionInfo struct {
