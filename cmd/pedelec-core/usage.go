@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -61,8 +62,8 @@ func checkArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > len(names) {
 		return usagef("%q is one argument too many", args[len(names)])
 	}
-	if len(cmd.ValidArgs) > 0 {
-		return cobra.OnlyValidArgs(cmd, args)
+	if len(cmd.ValidArgs) > 0 && !slices.Contains(cmd.ValidArgs, args[0]) {
+		return usagef("%s is one of %s, not %q", cmd.Name(), strings.Join(cmd.ValidArgs, ", "), args[0])
 	}
 	return nil
 }
