@@ -101,8 +101,8 @@ func (a *app) rootCommand() *cobra.Command {
 		a.demoCommand(), a.logsCommand(), a.backupCommand(), a.versionCommand(), a.completionCommand(),
 		a.agentCommand(),
 	)
-	root.SetHelpCommandGroupID(groupCare)
 	takeWhatUseSays(root)
+	addHelpCommand(root)
 	return root
 }
 

@@ -80,6 +80,20 @@ func checkSubcommand(cmd *cobra.Command, args []string) error {
 	return usagef("unknown command %q for %q%s", args[0], cmd.CommandPath(), hint)
 }
 
+// addHelpCommand adds cobra's help command, but an unknown topic is an error.
+func addHelpCommand(root *cobra.Command) {
+	root.SetHelpCommandGroupID(groupCare)
+	root.InitDefaultHelpCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "help" {
+			cmd.Args = func(_ *cobra.Command, topic []string) error {
+				found, rest, _ := root.Find(topic)
+				return checkSubcommand(found, rest)
+			}
+		}
+	}
+}
+
 // explainFlag says in plain words what is wrong with a flag.
 func explainFlag(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
