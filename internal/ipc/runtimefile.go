@@ -62,11 +62,12 @@ func NewRuntimeFile(tcp net.Addr) RuntimeFile {
 // Write writes both runtime files into home. A reader sees the old file or the
 // new one, never a part.
 func (f RuntimeFile) Write(home string) error {
-	if err := writeRuntimeFile(filepath.Join(home, RuntimeFileName), f); err != nil {
+	// The agents' first: who sees runtime.json takes all for ready.
+	forAgents := RuntimeFile{Protocol: f.Protocol, Host: f.Host, Port: f.Port, Endpoint: f.Endpoint, PID: f.PID}
+	if err := writeRuntimeFile(filepath.Join(home, AgentRuntimeFileName), forAgents); err != nil {
 		return err
 	}
-	forAgents := RuntimeFile{Protocol: f.Protocol, Host: f.Host, Port: f.Port, Endpoint: f.Endpoint, PID: f.PID}
-	return writeRuntimeFile(filepath.Join(home, AgentRuntimeFileName), forAgents)
+	return writeRuntimeFile(filepath.Join(home, RuntimeFileName), f)
 }
 
 // Remove removes both runtime files from home, each only if it still names the
