@@ -116,7 +116,10 @@ func (r *recordingRegistry) MustRegister(cs ...prometheus.Collector) {
 	}
 }
 
-var descText = regexp.MustCompile(`fqName: "(pedelec_[^"]+)", help: "([^"]*)".*variableLabels: \{([^}]*)\}`)
+var (
+	descText   = regexp.MustCompile(`fqName: "(pedelec_[^"]+)", help: "([^"]*)".*constLabels: \{(.*)\}, variableLabels: \{([^}]*)\}`)
+	constLabel = regexp.MustCompile(`(\w+)="[^"]*"`)
+)
 
 // TestDocsListEveryMetric keeps the table of metrics in OPERATIONS.md true. With
 // -update it writes the table.
@@ -129,9 +132,11 @@ func TestDocsListEveryMetric(t *testing.T) {
 	var rows []string
 	for _, desc := range metrics.descs {
 		if m := descText.FindStringSubmatch(desc); m != nil {
-			rows = append(rows, fmt.Sprintf("| `%s` | %s | %s |\n", m[1], strings.ReplaceAll(m[3], ",", ", "), m[2]))
+			labels := strings.Trim(constLabel.ReplaceAllString(m[3], "$1")+","+m[4], ",")
+			rows = append(rows, fmt.Sprintf("| `%s` | %s | %s |\n", m[1], strings.ReplaceAll(labels, ",", ", "), m[2]))
 		}
 	}
 	slices.Sort(rows)
+	rows = slices.Compact(rows) // one for each value of a constant label
 	checkGenerated(t, operationsDoc, "metrics", "| metric | labels | |\n| --- | --- | --- |\n"+strings.Join(rows, ""))
 }
