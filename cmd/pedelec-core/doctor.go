@@ -241,7 +241,7 @@ func (r *report) examineDaemon(ctx context.Context, home string) {
 	}
 	for _, p := range list {
 		if p.Available {
-			r.add(good, "agents", "%s: %s", p.Code, providerNote(p))
+			r.add(good, "agents", "%s can be used", p.Code)
 		} else if p.IsDefault {
 			r.add(warning, "agents", "%s is the default but cannot be used: %s", p.Code, providerNote(p))
 		}

@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -54,14 +54,17 @@ func providerNote(p ipc.ProviderInfo) string {
 	if p.Error != nil && *p.Error != "" {
 		return *p.Error
 	}
-	note := p.Path
-	if p.Version != "" {
-		note = fmt.Sprintf("%s (%s)", p.Path, p.Version)
-	}
+	var notes []string
 	if p.IsDefault {
-		note = "default; " + note
+		notes = append(notes, "default")
 	}
-	return note
+	if p.Path != "" { // told after a fresh look only
+		notes = append(notes, p.Path)
+	}
+	if p.Version != "" {
+		notes = append(notes, "version "+p.Version)
+	}
+	return strings.Join(notes, "; ")
 }
 
 func yesNo(b bool) string {
