@@ -135,7 +135,7 @@ func TestTheLadderAsksBeforeItKills(t *testing.T) {
 func TestKillCutsAStopShort(t *testing.T) {
 	f := newFixture(t)
 	f.CloseWait, f.TermWait = patience, patience
-	p := f.child(t, "frame:up,ignore-term,hang")
+	p := f.child(t, "ignore-term,frame:deaf,hang")
 	receive(t, p.frames)
 	stopped := make(chan struct{})
 	go func() { p.Stop(nil); close(stopped) }()
@@ -149,7 +149,8 @@ func TestKillCutsAStopShort(t *testing.T) {
 func TestAProcessThatDoesNotDieIsToldAndKeptInTheLedger(t *testing.T) {
 	f := newFixture(t)
 	f.KillWait = 20 * time.Millisecond
-	p := f.child(t, "ignore-term,hang")
+	p := f.child(t, "ignore-term,frame:deaf,hang")
+	receive(t, p.frames) // from here on TERM does not end it
 	if err := fault.Arm("proc.kill.before=error"); err != nil {
 		t.Fatal(err)
 	}
