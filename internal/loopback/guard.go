@@ -31,15 +31,20 @@ const (
 	// what an origin may do is the handler's to decide, as is the token of a
 	// caller without one.
 	Socket
+	// Inspect is for the operator's own page, which the daemon serves itself: no
+	// other page may call it, frame it or link to it. That the caller is the
+	// operator is the handler's to check.
+	Inspect
 )
 
 // rules holds for each class what remains to be checked once the Host is
 // right. A class without a rule admits nobody.
 var rules = map[Class]func(*http.Request) Verdict{
-	Health: refusePages,
-	Ticket: refuseManyOrigins,
-	Agent:  refusePages,
-	Socket: refuseHidden,
+	Health:  refusePages,
+	Ticket:  refuseManyOrigins,
+	Agent:   refusePages,
+	Socket:  refuseHidden,
+	Inspect: refuseOthers,
 }
 
 // Verdict is the answer of a Guard. The zero value admits.
@@ -96,12 +101,33 @@ func refusePages(r *http.Request) Verdict {
 	if _, sent := r.Header["Origin"]; sent {
 		return Verdict{http.StatusForbidden, "Web pages may not call this."}
 	}
+	return refuseOtherSites(r)
+}
+
+// refuseOtherSites turns away what a browser sends for a page of another origin.
+func refuseOtherSites(r *http.Request) Verdict {
 	for _, site := range r.Header["Sec-Fetch-Site"] {
 		if site != "none" && site != "same-origin" {
 			return Verdict{http.StatusForbidden, "Other web pages may not call this."}
 		}
 	}
 	return Verdict{}
+}
+
+// refuseOthers admits pages that were served under the very Host that they call.
+// What is more than reading needs the Origin as a proof of that; browsers leave it
+// out of what only reads.
+func refuseOthers(r *http.Request) Verdict {
+	sent, isPage := r.Header["Origin"]
+	switch {
+	case len(sent) > 1:
+		return refuseManyOrigins(r)
+	case isPage && !strings.EqualFold(sent[0], "http://"+r.Host):
+		return Verdict{http.StatusForbidden, "Other web pages may not call this."}
+	case !isPage && r.Method != http.MethodGet && r.Method != http.MethodHead:
+		return Verdict{http.StatusForbidden, "This needs the origin of the page that calls it."}
+	}
+	return refuseOtherSites(r)
 }
 
 // refuseManyOrigins turns away what no browser sends and CheckOwner could not

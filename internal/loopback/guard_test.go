@@ -82,6 +82,20 @@ func TestGuard(t *testing.T) {
 		{"a socket of two origins", "127.0.0.1:4711", Socket, header("Origin", "https://a.example", "Origin", "https://a.example"), 403},
 		{"a browser's socket without an origin", "127.0.0.1:4711", Socket, header("Sec-Fetch-Site", "cross-site"), 403},
 		{"a socket of another host", "rebound.example:4711", Socket, header("Origin", "http://rebound.example:4711"), 421},
+		{"the inspector", "127.0.0.1:4711", Inspect, header("Sec-Fetch-Site", "none"), admitted},
+		{"the inspector by name", "localhost:4711", Inspect, nil, admitted},
+		{"the inspector's own page", "127.0.0.1:4711", Inspect, header("Origin", "http://127.0.0.1:4711", "Sec-Fetch-Site", "same-origin"), admitted},
+		{"the inspector's own page by name", "LocalHost:4711", Inspect, header("Origin", "http://localhost:4711"), admitted},
+		{"the inspector by its other name", "127.0.0.1:4711", Inspect, header("Origin", "http://localhost:4711"), 403},
+		{"the inspector from another port", "127.0.0.1:4711", Inspect, header("Origin", "http://127.0.0.1:4712"), 403},
+		{"the inspector over TLS", "127.0.0.1:4711", Inspect, header("Origin", "https://127.0.0.1:4711"), 403},
+		{"the inspector from a page", "127.0.0.1:4711", Inspect, header("Origin", "https://a.example"), 403},
+		{"the inspector from an origin that hides", "127.0.0.1:4711", Inspect, header("Origin", "null"), 403},
+		{"the inspector from two origins", "127.0.0.1:4711", Inspect, header("Origin", "http://127.0.0.1:4711", "Origin", "http://127.0.0.1:4711"), 403},
+		{"the inspector by a link of another site", "127.0.0.1:4711", Inspect, header("Sec-Fetch-Site", "cross-site"), 403},
+		{"the inspector from another port of this machine", "127.0.0.1:4711", Inspect, header("Sec-Fetch-Site", "same-site"), 403},
+		{"the inspector's page with a site that lies", "127.0.0.1:4711", Inspect, header("Origin", "http://127.0.0.1:4711", "Sec-Fetch-Site", "cross-site"), 403},
+		{"the inspector at another host", "rebound.example:4711", Inspect, header("Origin", "http://rebound.example:4711"), 421},
 		{"a class without a rule", "127.0.0.1:4711", Class(200), nil, 403},
 		{"no class", "127.0.0.1:4711", Class(0), nil, 403},
 	}
@@ -126,16 +140,16 @@ func TestTheHostIsJudgedWhateverTheOriginAndTheClass(t *testing.T) {
 		origin string // "-" = none
 		want   map[Class]int
 	}{
-		{"-", map[Class]int{Health: admitted, Ticket: admitted, Agent: admitted, Socket: admitted}},
-		{"https://a.example", map[Class]int{Health: 403, Ticket: admitted, Agent: 403, Socket: admitted}},
-		{"HTTPS://A.example:443", map[Class]int{Health: 403, Ticket: admitted, Agent: 403, Socket: admitted}},
+		{"-", map[Class]int{Health: admitted, Ticket: admitted, Agent: admitted, Socket: admitted, Inspect: admitted}},
+		{"https://a.example", map[Class]int{Health: 403, Ticket: admitted, Agent: 403, Socket: admitted, Inspect: 403}},
+		{"HTTPS://A.example:443", map[Class]int{Health: 403, Ticket: admitted, Agent: 403, Socket: admitted, Inspect: 403}},
 		{"http://127.0.0.1:4711", map[Class]int{Health: 403, Ticket: admitted, Agent: 403, Socket: admitted}},
-		{"http://rebound.example:4711", map[Class]int{Health: 403, Ticket: admitted, Agent: 403, Socket: admitted}},
-		{"null", map[Class]int{Health: 403, Ticket: admitted, Agent: 403, Socket: 403}},
-		{"", map[Class]int{Health: 403, Ticket: admitted, Agent: 403, Socket: 403}},
-		{"file://", map[Class]int{Health: 403, Ticket: admitted, Agent: 403, Socket: 403}},
-		{"https://user@a.example", map[Class]int{Health: 403, Ticket: admitted, Agent: 403, Socket: 403}},
-		{"https://a.example/path", map[Class]int{Health: 403, Ticket: admitted, Agent: 403, Socket: 403}},
+		{"http://rebound.example:4711", map[Class]int{Health: 403, Ticket: admitted, Agent: 403, Socket: admitted, Inspect: 403}},
+		{"null", map[Class]int{Health: 403, Ticket: admitted, Agent: 403, Socket: 403, Inspect: 403}},
+		{"", map[Class]int{Health: 403, Ticket: admitted, Agent: 403, Socket: 403, Inspect: 403}},
+		{"file://", map[Class]int{Health: 403, Ticket: admitted, Agent: 403, Socket: 403, Inspect: 403}},
+		{"https://user@a.example", map[Class]int{Health: 403, Ticket: admitted, Agent: 403, Socket: 403, Inspect: 403}},
+		{"https://a.example/path", map[Class]int{Health: 403, Ticket: admitted, Agent: 403, Socket: 403, Inspect: 403}},
 	}
 	judge := func(host, origin string, class Class) int {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -156,6 +170,22 @@ func TestTheHostIsJudgedWhateverTheOriginAndTheClass(t *testing.T) {
 				if got := judge(host, o.origin, class); got != http.StatusMisdirectedRequest {
 					t.Errorf("host %q, origin %q, class %d: %d, want 421", host, o.origin, class, got)
 				}
+			}
+		}
+	}
+}
+
+// What is more than reading proves where it comes from.
+func TestAnInspectorThatPostsShowsItsOrigin(t *testing.T) {
+	for origin, want := range map[string]int{"": 403, "http://127.0.0.1:4711": 0, "http://127.0.0.1:80": 403, "null": 403} {
+		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodOptions} {
+			r := httptest.NewRequest(method, "/inspect/session", nil)
+			r.Host = "127.0.0.1:4711"
+			if origin != "" {
+				r.Header.Set("Origin", origin)
+			}
+			if got := (Guard{Port: 4711}).Judge(r, Inspect).Status; got != want {
+				t.Errorf("%s from %q: %d, want %d", method, origin, got, want)
 			}
 		}
 	}
