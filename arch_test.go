@@ -41,6 +41,7 @@ var mayImport = map[string][]string{
 	"internal/e2e":        {anything}, // end-to-end tests and the programs that they start
 	"internal/ipc":        {"internal/thread", "internal/loopback", "internal/fault"},
 	"internal/assets":     {"internal/thread", "internal/workspace", "internal/loopback", "internal/fault"},
+	"internal/inspect":    {"internal/thread", "internal/loopback", "internal/fault"},
 	"internal/mcp":        {"internal/thread", "internal/tool", "internal/loopback", "internal/fault"},
 	"internal/nativehost": {"internal/ipc", "internal/fault"},
 	"internal/lifecycle":  {"internal/thread", "internal/tool", "internal/fault"},
