@@ -18,6 +18,7 @@ import (
 
 	"github.com/pedelec/pedelec-core/internal/assets"
 	"github.com/pedelec/pedelec-core/internal/fault"
+	"github.com/pedelec/pedelec-core/internal/inspect"
 	"github.com/pedelec/pedelec-core/internal/ipc"
 	"github.com/pedelec/pedelec-core/internal/lifecycle"
 	"github.com/pedelec/pedelec-core/internal/loopback"
@@ -67,6 +68,8 @@ type core struct {
 	tools      *mcp.Manager
 	transfers  *assets.Manager
 	threads    *lifecycle.Service
+	peers      loopback.PeerCheck
+	inspector  *inspect.Inspector
 	server     *ipc.Server
 	http       *http.Server
 	web        string           // host:port of the HTTP listener; "" until it is bound
@@ -112,6 +115,8 @@ func (d *core) Open(ctx context.Context) (err error) {
 	d.openTools()
 	d.openTransfers()
 	d.openThreads()
+	d.peers = loopback.NewPeerCheck(d.warnOfPeers)
+	d.openInspector()
 	if err := d.registerMetrics(); err != nil {
 		return err
 	}
@@ -263,10 +268,11 @@ func (d *core) listen(ctx context.Context) error {
 		Operator:   d,
 		Origins:    d.store.KV(store.Origins),
 		Assets:     assetRequests{d.transfers},
+		Inspector:  inspectLinks{d},
 		Version:    version,
 		InstanceID: d.instance,
 		Token:      d.token,
-		Peers:      loopback.NewPeerCheck(d.warnOfPeers),
+		Peers:      d.peers,
 		Log:        d.log,
 		Registerer: d.metrics,
 		Gatherer:   d.metrics,
@@ -280,6 +286,7 @@ func (d *core) listen(ctx context.Context) error {
 	}
 	d.http = &http.Server{
 		Handler:           d.routes(),
+		ConnContext:       inspect.KeepConn,
 		ReadHeaderTimeout: headerLimit,
 		IdleTimeout:       idleLimit,
 		MaxHeaderBytes:    loopback.MaxHeaderBytes,
@@ -305,6 +312,8 @@ func (d *core) routes() http.Handler {
 	mux.Handle(mcp.Route, d.tools)
 	mux.Handle("/uploads/", d.transfers.Handler())
 	mux.Handle("/downloads/", d.transfers.Handler())
+	mux.Handle(inspect.Route, d.inspector.Handler())
+	mux.Handle(inspect.Route+"/", d.inspector.Handler())
 	return mux
 }
 
@@ -400,6 +409,7 @@ func (d *core) closeClients(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, clientsLimit)
 	defer cancel()
 	d.transfers.Close()
+	d.inspector.Close()
 	return unlessLate(d.server.Shutdown(ctx))
 }
 

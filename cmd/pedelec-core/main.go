@@ -98,7 +98,7 @@ func (a *app) rootCommand() *cobra.Command {
 	root.AddCommand(
 		a.serveCommand(), a.stopCommand(), a.statusCommand(), a.doctorCommand(),
 		a.chatCommand(), a.threadsCommand(), a.providersCommand(), a.assetsCommand(), a.originsCommand(), a.toolCommand(), a.mcpCommand(),
-		a.demoCommand(), a.logsCommand(), a.backupCommand(), a.versionCommand(), a.completionCommand(),
+		a.demoCommand(), a.inspectCommand(), a.logsCommand(), a.backupCommand(), a.versionCommand(), a.completionCommand(),
 		a.agentCommand(),
 	)
 	takeWhatUseSays(root)

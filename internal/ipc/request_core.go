@@ -18,7 +18,7 @@ import (
 
 // Capabilities name what this daemon offers beyond the oldest clients' needs.
 var Capabilities = []string{
-	"assets", "cancel_operation", "delete_thread", "idempotent_operations", "list_threads",
+	"assets", "cancel_operation", "delete_thread", "idempotent_operations", "inspect", "list_threads",
 	"origins", "read_events", "subscribe_after_seq", "tools", "unsubscribe_thread", "websocket",
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/pedelec/pedelec-core/internal/fault"
+	"github.com/pedelec/pedelec-core/internal/thread"
 )
 
 // settingsPayload is the settings file's own shape, which only the settings
@@ -45,17 +46,21 @@ func updateSettings(ctx context.Context, c *call, p *settingsPayload, dst []byte
 func listRuntimes(_ context.Context, c *call, dst []byte) ([]byte, error) {
 	list := RuntimeList{Runtimes: []RuntimeInfo{}}
 	for _, r := range c.server.providers.Runtimes() {
-		list.Runtimes = append(list.Runtimes, RuntimeInfo{
-			RuntimeID: r.RuntimeID,
-			Provider:  r.Provider.String(),
-			PID:       r.PID,
-			StartedAt: r.StartedAt.UTC(),
-			Sessions:  r.Sessions,
-			Turns:     r.Turns,
-			RSSBytes:  r.RSSBytes,
-		})
+		list.Runtimes = append(list.Runtimes, runtimeInfo(&r))
 	}
 	return appendJSON(dst, list)
+}
+
+func runtimeInfo(r *thread.RuntimeInfo) RuntimeInfo {
+	return RuntimeInfo{
+		RuntimeID: r.RuntimeID,
+		Provider:  r.Provider.String(),
+		PID:       r.PID,
+		StartedAt: r.StartedAt.UTC(),
+		Sessions:  r.Sessions,
+		Turns:     r.Turns,
+		RSSBytes:  r.RSSBytes,
+	}
 }
 
 type backupPayload struct {

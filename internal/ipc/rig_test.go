@@ -34,7 +34,7 @@ func newRig(t testing.TB, change ...func(*Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, threads: newMemoryThreads(), settings: &memorySettings{}, origins: newMemoryOrigins(), log: &syncBuffer{}}
 	cfg := Config{
-		Threads: r.threads, Providers: r.settings, Settings: r.settings, Picker: r.settings, Operator: r.settings, Origins: r.origins, Assets: memoryAssets{},
+		Threads: r.threads, Providers: r.settings, Settings: r.settings, Picker: r.settings, Operator: r.settings, Origins: r.origins, Assets: memoryAssets{}, Inspector: memoryInspector{},
 		Version: "1.2.3", InstanceID: "instance", Token: testToken, Log: zerolog.New(r.log),
 	}
 	for _, f := range change {

@@ -139,6 +139,8 @@ var routes = index(
 	requestApprovalRoute,
 	large(handleBare("list_origins", forOperator, listOrigins)),
 	handle("decide_origin", forOperator, decideOrigin),
+
+	handleBare("create_inspect_link", forOperator, createInspectLink),
 )
 
 // large marks a route whose answer may be as large as a message can be.

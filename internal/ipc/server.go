@@ -29,7 +29,7 @@ const (
 )
 
 // Config is what a [Server] is made of. Threads, Providers, Settings, Operator,
-// Origins and Token are needed; Picker and Assets may be nil.
+// Origins and Token are needed; Picker, Assets and Inspector may be nil.
 type Config struct {
 	Threads   Threads
 	Providers Providers
@@ -37,7 +37,8 @@ type Config struct {
 	Picker    Picker // nil: pick_workspace_folder fails
 	Operator  Operator
 	Origins   OriginStore
-	Assets    Assets // nil: files cannot be moved
+	Assets    Assets    // nil: files cannot be moved
+	Inspector Inspector // nil: create_inspect_link fails
 
 	Version    string // of the release, such as 1.2.3
 	InstanceID string
