@@ -219,6 +219,21 @@ func TestOurOwnFaultsAreLoggedAndSecretsAreNot(t *testing.T) {
 	}
 }
 
+func TestThePageFiltersByEveryStatus(t *testing.T) {
+	html, err := page.ReadFile("page/index.html")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, status := range thread.Statuses {
+		if !strings.Contains(string(html), "<option>"+status.String()+"</option>") {
+			t.Errorf("it does not offer %s", status)
+		}
+	}
+	if n := strings.Count(string(html), "<option>"); n != len(thread.Statuses) {
+		t.Errorf("it offers %d of %d", n, len(thread.Statuses))
+	}
+}
+
 // External and inline content would be refused by the policy, and the page would
 // be broken in part.
 func TestThePageNeedsNothingButItself(t *testing.T) {

@@ -267,7 +267,7 @@ async function refresh() {
       lock(e.message);
       return;
     }
-    state('lost', 'The daemon does not answer');
+    state('lost', e instanceof TypeError ? 'The daemon does not answer' : e.message); // fetch throws TypeError
   }
   if (mine === turn) timer = setTimeout(refresh, refreshMs);
 }
