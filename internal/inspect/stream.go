@@ -15,8 +15,9 @@ import (
 // particular ones: what fits a page that a person reads.
 const history = 300
 
-// eventsRead is how many events are read at once.
-const eventsRead = 100
+// eventsRead is how many events are read at once: as a rule the whole history, so
+// that the first snapshot comes behind it.
+const eventsRead = history
 
 // stream tells one browser what happens in one thread.
 type stream struct {

@@ -32,19 +32,22 @@ async function ask(path) {
   return answer;
 }
 
+let refused = ''; // why the last link did not let us in
+
 // enter exchanges the code of the link, which then disappears from the address.
 async function enter() {
   const code = location.hash.slice(1);
   if (!/^[0-9a-f]{64}$/.test(code)) return;
   history.replaceState(null, '', '/inspect/');
-  await fetch('/inspect/session', { method: 'POST', body: JSON.stringify({ code }) });
+  const response = await fetch('/inspect/session', { method: 'POST', body: JSON.stringify({ code }) });
+  refused = response.ok ? '' : (await response.json()).error.message;
 }
 
-function lock(why) {
+function lock() {
   watch(null);
   $('desk').hidden = true;
   $('gate').hidden = false;
-  text($('gate-why'), why);
+  text($('gate-why'), refused);
   state('lost', 'No access');
 }
 
@@ -136,7 +139,9 @@ function watch(id) {
   for (const row of $('threads').rows) row.toggleAttribute('data-chosen', row.dataset.key === id);
   $('detail').hidden = !id;
   $('events').replaceChildren();
+  $('events').setAttribute('aria-busy', 'true'); // nobody wants to hear all that was
   $('facts').replaceChildren();
+  delete $('facts').dataset.shown;
   $('pending').hidden = $('saying').hidden = true;
   text($('events-note'), '');
   if (!id) return;
@@ -149,6 +154,7 @@ function connect(id) {
   source = new EventSource(`/inspect/threads/${encodeURIComponent(id)}/events`);
   source.addEventListener('snapshot', (e) => {
     facts.snapshot = JSON.parse(e.data);
+    $('events').setAttribute('aria-busy', 'false'); // it comes behind the events that it counts
     if (!paused) showSnapshot();
   });
   source.addEventListener('thread', (e) => {
@@ -200,6 +206,7 @@ function told(e) {
   if (e.status) parts.push(e.status);
   if (e.message !== undefined) parts.push(`“${e.message}”`);
   if (e.text) parts.push(e.text);
+  if (e.providerSessionId) parts.push(e.providerSessionId);
   if (e.toolName) parts.push(e.toolName);
   if (e.args !== undefined) parts.push(JSON.stringify(e.args));
   if (e.result !== undefined) parts.push(JSON.stringify(e.result));
@@ -264,7 +271,7 @@ async function refresh() {
     state('good', 'Connected');
   } catch (e) {
     if (e instanceof Locked) {
-      lock(e.message);
+      lock();
       return;
     }
     state('lost', e instanceof TypeError ? 'The daemon does not answer' : e.message); // fetch throws TypeError
