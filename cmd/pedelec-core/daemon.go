@@ -42,6 +42,9 @@ const clientsLimit = 3 * time.Second
 // webLimit is the same for what goes on over HTTP when all threads are closed.
 const webLimit = time.Second
 
+// guardAge is how long a change of requireToken in the file may go unnoticed.
+const guardAge = 100 * time.Millisecond
+
 // Limits of HTTP connections.
 const (
 	maxWebConns = 1024            // at once, WebSockets included; those of TCP are the server's to bound
@@ -130,6 +133,7 @@ func (d *core) Open(ctx context.Context) (err error) {
 func (d *core) openSettings() {
 	d.settings = settings.New(filepath.Join(d.home, settingsFile))
 	d.settings.OnLoad = d.settingsChanged
+	d.settings.GuardAge = guardAge
 	d.settings.Available = d.providerAvailable
 	d.settings.Current() // reads the file, so that its problems are told at the start
 }

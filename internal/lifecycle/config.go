@@ -58,7 +58,7 @@ const (
 	maxFrameBytes = 16 << 20  // of those that must not be lost: as much as one frame of an agent may have
 	mergeBytes    = 1 << 10   // text of a waiting delta up to which the next is appended to it
 	maxHeldBytes  = 4 << 20   // inputs that wait for the disk
-	maxRingBytes  = 1 << 20   // events kept in memory for subscribers
+	maxRingBytes  = 256 << 10 // events kept in memory for subscribers
 	frameOverhead = 64        // what a frame costs besides its text
 	sweepParallel = 32        // threads that the sweeper loads at once
 	maxIDBytes    = 128       // longest thread id that is looked up

@@ -34,9 +34,20 @@ type File struct {
 	// goroutine that noticed it. nil = nobody listens.
 	OnLoad func(s Settings, problems []Problem, err error)
 
+	// GuardAge is how old the answer of RequireToken may be: every request asks,
+	// and a look at the file costs more than a ping. 0 = it looks each time.
+	GuardAge time.Duration
+
 	path  string
 	state atomic.Pointer[state]
-	turn  chan struct{} // holds the right to update
+	guard atomic.Pointer[guard] // the latest answer of RequireToken
+	turn  chan struct{}         // holds the right to update
+}
+
+// guard is an answer of RequireToken and when it was found.
+type guard struct {
+	required bool
+	at       time.Time
 }
 
 // state is what is known of the file at one moment.
@@ -87,7 +98,14 @@ func (f *File) DefaultProvider() (string, error) {
 }
 
 // RequireToken tells whether every request must carry the daemon's token.
-func (f *File) RequireToken() bool { return f.Current().RequireToken }
+func (f *File) RequireToken() bool {
+	if g := f.guard.Load(); g != nil && time.Since(g.at) < f.GuardAge {
+		return g.required
+	}
+	g := &guard{required: f.Current().RequireToken, at: time.Now()}
+	f.guard.Store(g)
+	return g.required
+}
 
 // AllowedOrigins returns the web origins whose pages may act without being asked
 // about, as the file spells them.
@@ -126,6 +144,7 @@ func (f *File) load() *state {
 	}
 	st := f.read(old, stamp, err)
 	f.state.Store(st)
+	f.guard.Store(nil) // whoever asks next looks
 	if f.OnLoad != nil && st.differs(old) {
 		f.OnLoad(st.settings, st.problems, st.err)
 	}

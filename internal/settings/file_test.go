@@ -197,3 +197,22 @@ func BenchmarkCurrent(b *testing.B) {
 		}
 	})
 }
+
+func TestTheAnswerOnTheTokenMayBeAsOldAsItsAge(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "settings.json")
+	f := New(path)
+	f.GuardAge = time.Hour
+	if f.RequireToken() {
+		t.Fatal("required without a file")
+	}
+	if err := os.WriteFile(path, []byte(`{"requireToken":true}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if f.RequireToken() {
+		t.Error("it looked at the file before its time")
+	}
+	f.Current() // somebody noticed the new content
+	if !f.RequireToken() {
+		t.Error("a content that is known is not heeded")
+	}
+}
