@@ -1,6 +1,7 @@
 package ipc
 
 import (
+	"errors"
 	"net"
 	"sync"
 	"time"
@@ -16,7 +17,8 @@ type messageSink struct {
 }
 
 // write sends several messages with as few system calls as fit. Only control
-// frames can come between them.
+// frames can come between them; after a close frame no message can follow, and what
+// was held back with it, itself included, still goes out.
 func (s *messageSink) write(lines [][]byte) error {
 	if err := s.ws.SetWriteDeadline(time.Now().Add(s.timeout)); err != nil {
 		return err
@@ -27,7 +29,7 @@ func (s *messageSink) write(lines [][]byte) error {
 	s.gather.begin()
 	for _, line := range lines {
 		if err := s.message(line); err != nil {
-			return err
+			return errors.Join(err, s.gather.end())
 		}
 	}
 	return s.gather.end()

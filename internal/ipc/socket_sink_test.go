@@ -2,6 +2,7 @@ package ipc
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -100,6 +101,26 @@ func TestAGroupOverAWebSocketHasNothingOfOursInBetween(t *testing.T) {
 		inGroup++
 	}
 	<-told
+}
+
+// TestAFarewellInsideABatchGoesOut closes while events are held back: the batch ends
+// there, but the client is told why.
+func TestAFarewellInsideABatchGoesOut(t *testing.T) {
+	r := newRig(t)
+	p := r.dialWeb(t, native())
+	c := r.socketOf(p)
+	sink := c.out.sink.(*messageSink)
+	sink.gather.begin()
+	c.sayClose(farewellRevoked.code, farewellRevoked.why, time.Second)
+	if err := sink.write([][]byte{[]byte("{}\n"), []byte("{}\n")}); !errors.Is(err, websocket.ErrCloseSent) {
+		t.Errorf("written behind the close frame: %v", err)
+	}
+	if err := p.ws.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := p.ws.ReadMessage(); !websocket.IsCloseError(err, farewellRevoked.code) {
+		t.Errorf("the client read %v", err)
+	}
 }
 
 // TestAWriterThatIsStuckDoesNotHoldUpTheReader keeps the way out shut while pings
