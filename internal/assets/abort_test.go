@@ -42,6 +42,38 @@ func TestAbortCutsOffAnUpload(t *testing.T) {
 	}
 }
 
+// TestARefusedDownloadHoldsNothing reads the refusal and then keeps the server waiting
+// for a body: the end of the thread must not wait with it.
+func TestARefusedDownloadHoldsNothing(t *testing.T) {
+	for name, header := range map[string]string{
+		"the file is gone": "",
+		"no such range":    "Range: bytes=100-\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			file := s.write("content", "f")
+			ticket := s.downloadTicket(threadA, "/f")
+			if header == "" {
+				must(t, os.Remove(file))
+			}
+			conn := s.dial()
+			_, err := fmt.Fprintf(conn, "GET /downloads/%s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Length: 1\r\n%s\r\n",
+				ticket.DownloadID, s.endpoint, ticket.Token, header)
+			must(t, err)
+			if a := readAnswer(t, conn); a.status < http.StatusBadRequest {
+				t.Fatalf("answered %d", a.status)
+			}
+			s.m.mu.Lock()
+			running := len(s.m.desks[threadA].transfers)
+			s.m.mu.Unlock()
+			if running != 0 {
+				t.Error("the thread's end would wait for the client")
+			}
+			conn.Close()
+		})
+	}
+}
+
 func TestAbortDoesNotTouchOtherThreads(t *testing.T) {
 	s := newScene(t)
 	conn := s.beginPut(s.uploadTicket(threadB, "/b", 2), 2, "1")

@@ -32,6 +32,7 @@ func (e *exchange) serveDownload(id string) {
 		err = fault.Wrap(fault.AssetReadFailed, "assets.open", err, "")
 		e.m.metrics.transfer(download, fault.AssetReadFailed, 0)
 		e.m.cfg.Log.Debug().Err(err).Str("threadId", t.threadID).Msg("A download failed.")
+		t.release() // no file is open, and the thread's end waits for no client
 		e.refuse(err)
 		return
 	}
@@ -54,6 +55,8 @@ func (e *exchange) sendFile(t *transfer, f *os.File, info fs.FileInfo) {
 	http.ServeContent(out, e.r, name, info.ModTime(), f)
 	switch {
 	case out.refused != 0:
+		f.Close()
+		t.release() // the thread's end waits for no client
 		e.m.metrics.transfer(download, fault.InvalidInput, 0)
 		e.refuseCondition(out.refused)
 	case out.err != nil:
