@@ -63,6 +63,29 @@ func FuzzFeed(f *testing.F) {
 	})
 }
 
+// TestAnInterruptDoesNotReachALaterTurn repeats an interrupt that was decided on just
+// before its turn was over.
+func TestAnInterruptDoesNotReachALaterTurn(t *testing.T) {
+	var posted []string
+	r := running(t, &blind{})
+	r.link.Post = func(line []byte) error { posted = append(posted, string(line)); return nil }
+	s := r.session
+	first := s.turn
+	s.interrupt(first)
+	if len(posted) != 1 {
+		t.Fatalf("posted %q, want one interrupt", posted)
+	}
+	r.Feed([]byte(`{"type":"result","subtype":"success","result":"x"}`))
+	s.interrupt(first)
+	if err := s.StartTurn(t.Context(), thread.Turn{ID: 2, Text: "y"}); err != nil {
+		t.Fatal(err)
+	}
+	s.interrupt(first)
+	if len(posted) != 1 {
+		t.Errorf("a turn that is over was interrupted: %q", posted[1:])
+	}
+}
+
 func BenchmarkDelta(b *testing.B) {
 	text := []byte(`{"type":"stream_event","event":{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a few words"}},"session_id":"3b8e38a1-0000-4000-8000-000000000000","parent_tool_use_id":null,"uuid":"3b8e38a1-0000-4000-8000-000000000001"}`)
 	b.Run("fed", func(b *testing.B) {

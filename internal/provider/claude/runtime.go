@@ -189,10 +189,8 @@ func (r *Runtime) post(v any) {
 	}
 }
 
-// requestID returns the next id for a request of ours.
+// requestID returns the next id for a request of ours. The mutex is held.
 func (r *Runtime) requestID() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.requests++
 	return "pedelec-" + strconv.Itoa(r.requests)
 }

@@ -253,12 +253,19 @@ func (s *session) cancel(t *turn) {
 	open := t.takeOpen()
 	s.r.mu.Unlock()
 	s.r.dismiss(open, cancelledText)
-	s.interrupt()
+	s.interrupt(t)
 	s.r.spawn(func() { s.insist(t) })
 }
 
-func (s *session) interrupt() {
-	s.r.post(controlLine{"control_request", s.r.requestID(), plainRequest{"interrupt"}})
+// interrupt asks the agent to stop a turn that is not over. An interrupt names no
+// turn, so it is queued with the mutex held: behind the text of a later turn it would
+// stop that one.
+func (s *session) interrupt(t *turn) {
+	s.r.mu.Lock()
+	defer s.r.mu.Unlock()
+	if s.turn == t {
+		s.r.post(controlLine{"control_request", s.r.requestID(), plainRequest{"interrupt"}})
+	}
 }
 
 // insist repeats the interrupt until the turn is over: one that meets an agent
@@ -273,7 +280,7 @@ func (s *session) insist(t *turn) {
 		case <-s.r.broken:
 			return
 		case <-again.C:
-			s.interrupt()
+			s.interrupt(t)
 		}
 	}
 }
