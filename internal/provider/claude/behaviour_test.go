@@ -228,6 +228,9 @@ func TestTheRightTextBecomesAMessage(t *testing.T) {
 func TestTheAgentsRequestsAreAnswered(t *testing.T) {
 	ws := t.TempDir()
 	inside := filepath.Join(ws, "file")
+	if err := os.Symlink(t.TempDir(), filepath.Join(ws, "out")); err != nil {
+		t.Skip("no links here: ", err)
+	}
 	ask := func(tool, input string) string {
 		return fmt.Sprintf(`{"subtype":"can_use_tool","tool_name":%q,"input":%s,"tool_use_id":"u"}`, tool, input)
 	}
@@ -247,6 +250,14 @@ func TestTheAgentsRequestsAreAnswered(t *testing.T) {
 		{"a notebook outside", ask("NotebookEdit", `{"notebook_path":"/etc/x.ipynb","path":"`+inside+`"}`), `"behavior":"deny"`, thread.PermitWorkspace},
 		{"a read outside", ask("Read", `{"file_path":"/etc/passwd"}`), `"behavior":"deny"`, thread.PermitWorkspace},
 		{"a search without a place", ask("Grep", `{"pattern":"x"}`), `"behavior":"allow"`, thread.PermitWorkspace},
+		{"files by a pattern", ask("Glob", `{"pattern":"**/*.{go,md}"}`), `"behavior":"allow"`, thread.PermitWorkspace},
+		{"files by a pattern with dots", ask("Glob", `{"pattern":"app/[...slug]/*.tsx"}`), `"behavior":"allow"`, thread.PermitWorkspace},
+		{"files by a pattern elsewhere", ask("Glob", `{"pattern":"/etc/*"}`), `"behavior":"deny"`, thread.PermitWorkspace},
+		{"files by a pattern that leads up", ask("Glob", `{"pattern":"../*","path":"`+ws+`"}`), `"behavior":"deny"`, thread.PermitWorkspace},
+		{"files by a pattern that may lead up", ask("Glob", `{"pattern":"src/{..,x}/../*"}`), `"behavior":"deny"`, thread.PermitWorkspace},
+		{"files by a pattern that may lead elsewhere", ask("Glob", `{"pattern":"{/etc,src}/*"}`), `"behavior":"deny"`, thread.PermitWorkspace},
+		{"files by a pattern through a link", ask("Glob", `{"pattern":"out/*","path":"`+ws+`"}`), `"behavior":"deny"`, thread.PermitWorkspace},
+		{"files by no pattern", ask("Glob", `{"pattern":["/etc/*"]}`), `"behavior":"deny"`, thread.PermitWorkspace},
 		{"a command", ask("Bash", `{"command":"ls"}`), `"behavior":"deny"`, thread.PermitWorkspace},
 		{"two commands", ask("Bash", `{"command":"pedelec-cli x; rm -rf y"}`), `"behavior":"deny"`, thread.PermitWorkspace},
 		{"our own command", ask("Bash", `{"command":"pedelec-cli --thread-id t tool-spec add"}`), `"behavior":"allow"`, thread.PermitWorkspace},
