@@ -180,13 +180,14 @@ func (r *Runtime) toolList() mcpToolList {
 }
 
 // objectSchema says at the root of a schema that it is of an object, which the
-// protocol demands to be said there.
+// protocol demands to be said there in this one word. Arguments are always an object,
+// so a list of types that holds it means the same.
 func objectSchema(schema jsontext.Value) jsontext.Value {
 	var members map[string]jsontext.Value
 	if json.Unmarshal(schema, &members) != nil || members == nil {
 		return jsontext.Value(`{"type":"object"}`)
 	}
-	if members["type"] != nil {
+	if string(members["type"]) == `"object"` {
 		return schema
 	}
 	members["type"] = jsontext.Value(`"object"`)
