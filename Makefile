@@ -76,7 +76,7 @@ e2e-real: ## Drive the real Codex, OpenCode and Claude Code against a model serv
 	go test ./internal/e2e -run '^TestReal' -count=1 -timeout 30m -v -args -real
 
 .PHONY: e2e-browser
-e2e-browser: ## Use the demo page and move files with a real Chromium; needs apt (as root) or Chromium, and npm, the first time
+e2e-browser: ## Drive the demo page, the inspector and file transfers in Chromium; needs root or chromium, and npm the first time
 	go test ./internal/e2e -run '^TestBrowser' -count=1 -timeout 30m -v -args -browser
 
 .PHONY: cross
