@@ -50,6 +50,10 @@ const (
 	maxWebConns = 1024            // at once, WebSockets included; those of TCP are the server's to bound
 	headerLimit = 5 * time.Second // for a request's header to arrive, also a WebSocket's
 	idleLimit   = time.Minute     // between two requests
+
+	// takeLimit is for an answer to be taken. What takes longer, such as a transfer,
+	// a tool call or a stream, gives each of its writes a time of its own.
+	takeLimit = 30 * time.Second
 )
 
 // core is the running daemon: every part, in the order in which it is opened.
@@ -288,10 +292,13 @@ func (d *core) listen(ctx context.Context) error {
 	if d.server, err = ipc.New(cfg); err != nil {
 		return errors.Join(err, tcp.Close(), web.Close())
 	}
+	taking := takeLimit
+	d.short.set("write-timeout", &taking)
 	d.http = &http.Server{
 		Handler:           d.routes(),
 		ConnContext:       inspect.KeepConn,
 		ReadHeaderTimeout: headerLimit,
+		WriteTimeout:      taking,
 		IdleTimeout:       idleLimit,
 		MaxHeaderBytes:    loopback.MaxHeaderBytes,
 		ErrorLog:          stdlog.New(io.Discard, "", 0), // it would tell what strangers send

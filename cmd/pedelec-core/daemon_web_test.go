@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -15,8 +17,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
+	"github.com/pedelec/pedelec-core/internal/fault"
 	"github.com/pedelec/pedelec-core/internal/ipc"
 	"github.com/pedelec/pedelec-core/internal/thread"
 )
@@ -107,6 +111,44 @@ func beginUpload(t *testing.T, client *ipc.Client, threadID string) net.Conn {
 		t.Fatalf("the upload was not begun: %s, %v", goOn, err)
 	}
 	return conn
+}
+
+// TestAPeerThatTakesNoAnswerIsCutOff asks so often without reading that the answers fit
+// no buffer any more.
+func TestAPeerThatTakesNoAnswerIsCutOff(t *testing.T) {
+	home := t.TempDir()
+	if _, err := prepareHome(home); err != nil {
+		t.Fatal(err)
+	}
+	d := newDaemon(home, zerolog.Nop(), &fault.Redactor{}, durations{"write-timeout": 200 * time.Millisecond})
+	d.metrics = prometheus.NewRegistry()
+	if err := d.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := d.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, path := range []string{"/mcp/t", "/healthz", "/nothing"} {
+		t.Run(path, func(t *testing.T) {
+			conn, err := net.Dial("tcp", d.web)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if err := conn.SetWriteDeadline(time.Now().Add(10 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			many := bytes.Repeat(fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, d.web), 1000)
+			for err == nil {
+				_, err = conn.Write(many)
+			}
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Error("the daemon keeps a connection whose peer takes nothing")
+			}
+		})
+	}
 }
 
 func TestStrangersLearnNothingOnTheWeb(t *testing.T) {

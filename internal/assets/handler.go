@@ -12,8 +12,8 @@ import (
 // Handler returns the routes /uploads/<id> and /downloads/<id>, for an
 // http.Server whose listener is on loopback. It applies the rules for callers of
 // ticket URLs itself, with the port on which the request arrived, and sets the
-// deadlines of reads and writes; the server's own ReadTimeout and WriteTimeout
-// would cut long transfers off.
+// deadlines of reads and writes anew for each; the server's own ReadTimeout would
+// cut long uploads off.
 func (m *Manager) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		e := &exchange{m: m, w: w, r: r, conn: http.NewResponseController(w)}

@@ -106,7 +106,9 @@ func (e *endpoint) serve(w http.ResponseWriter, r *http.Request) {
 	defer e.leave(number)
 	wire := http.NewResponseController(w)
 	out := &patientWriter{ResponseWriter: w, wire: wire, patience: e.m.cfg.Durations.IO}
-	defer func() { _ = wire.SetWriteDeadline(time.Time{}) }() // the connection may serve others
+	defer func() { // the end of the answer is written when we have returned
+		_ = wire.SetWriteDeadline(time.Now().Add(e.m.cfg.Durations.IO))
+	}()
 	if r.Method != http.MethodPost {
 		e.handler.ServeHTTP(out, r)
 		return
