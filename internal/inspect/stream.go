@@ -59,7 +59,8 @@ func (i *Inspector) serveEvents(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	defer func() { _ = s.control.SetWriteDeadline(time.Time{}) }() // the connection may serve more
+	// The last flush is the server's, and bounded too.
+	defer func() { _ = s.control.SetWriteDeadline(time.Now().Add(i.config.WriteTimeout)) }()
 	s.run(r)
 }
 
