@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 
 	"github.com/gorilla/websocket"
 
@@ -97,20 +98,30 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return h.gather, rw, nil
 }
 
-// sockets are the WebSockets of a server; it is guarded by Server.mu.
+// sockets are the WebSockets of a server, guarded by Server.mu.
 type sockets struct {
 	open     map[*socket]struct{}
 	reserved int            // open ones, and those in their handshake
 	byOrigin map[string]int // of these, those of pages
+
+	// admitting is held, before Server.mu, from the counting of strangers until one
+	// more has its place: many at once must not all see the last place free.
+	admitting sync.Mutex
 }
 
 // reserveSocket makes room for a WebSocket, of a page of an origin or of none,
 // if there is any.
 func (s *Server) reserveSocket(origin string) bool {
-	tooStrange := origin != "" && !s.origins.approved(origin) && s.strangers() >= MaxStrangerSockets
+	if origin != "" && !s.origins.approved(origin) {
+		s.sockets.admitting.Lock()
+		defer s.sockets.admitting.Unlock()
+		if s.strangers() >= MaxStrangerSockets {
+			return false
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if tooStrange || s.leaving.Load() || s.sockets.reserved >= s.config.MaxSockets {
+	if s.leaving.Load() || s.sockets.reserved >= s.config.MaxSockets {
 		return false
 	}
 	if origin != "" && s.sockets.byOrigin[origin] >= MaxSocketsOfOrigin {

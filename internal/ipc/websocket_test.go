@@ -151,6 +151,34 @@ func TestPagesThatNobodyApprovedLeaveRoomForOthers(t *testing.T) {
 	r.dialWeb(t, native())
 }
 
+func TestStrangersWhoComeAtOnceStayWithinTheirLimit(t *testing.T) {
+	r := newRig(t)
+	const come = MaxStrangerSockets + 32
+	admitted := make(chan string, come) // "" = turned away
+	begin := make(chan struct{})
+	for i := range come {
+		origin := fmt.Sprintf("https://bad%d.example", i)
+		go func() {
+			<-begin
+			if !r.server.reserveSocket(origin) {
+				origin = ""
+			}
+			admitted <- origin
+		}()
+	}
+	close(begin)
+	count := 0
+	for range come {
+		if origin := <-admitted; origin != "" {
+			count++
+			defer r.server.releaseSocket(origin)
+		}
+	}
+	if count != MaxStrangerSockets {
+		t.Errorf("%d strangers were let in, %d may be", count, MaxStrangerSockets)
+	}
+}
+
 // foreignPeers takes nobody for our own user.
 type foreignPeers struct{}
 
