@@ -17,8 +17,11 @@ import (
 
 // openWeb connects to a daemon's WebSocket as a native client that knows the
 // token. Close must be called.
-func openWeb(endpoint, token string) (*conn, error) {
-	dialer := websocket.Dialer{HandshakeTimeout: patience}
+func openWeb(endpoint, token string) (*conn, error) { return openWebOver(endpoint, token, net.Dial) }
+
+// openWebOver is openWeb over a connection that the caller makes.
+func openWebOver(endpoint, token string, dial func(network, address string) (net.Conn, error)) (*conn, error) {
+	dialer := websocket.Dialer{HandshakeTimeout: patience, NetDial: dial}
 	ws, res, err := dialer.Dial("ws://"+endpoint+"/v1/ipc", http.Header{"Authorization": {"Bearer " + token}})
 	if err != nil {
 		return nil, err
