@@ -257,11 +257,14 @@ func (d *core) openThreads() {
 
 // listen binds both listeners, serves them, and tells where they are.
 func (d *core) listen(ctx context.Context) error {
-	tcp, err := loopback.Listen(ctx, anyPort, loopback.Options{})
+	var options loopback.Options
+	d.short.set("keep-alive", &options.KeepAlive)
+	tcp, err := loopback.Listen(ctx, anyPort, options)
 	if err != nil {
 		return err
 	}
-	web, err := loopback.Listen(ctx, anyPort, loopback.Options{MaxConns: maxWebConns})
+	options.MaxConns = maxWebConns
+	web, err := loopback.Listen(ctx, anyPort, options)
 	if err != nil {
 		return errors.Join(err, tcp.Close())
 	}
@@ -289,6 +292,8 @@ func (d *core) listen(ctx context.Context) error {
 	d.short.set("write-timeout", &cfg.WriteTimeout)
 	d.short.set("first-request", &cfg.FirstRequest)
 	d.short.set("approval", &cfg.Approval)
+	d.short.set("ping", &cfg.Ping)
+	d.short.set("pong", &cfg.Pong)
 	if d.server, err = ipc.New(cfg); err != nil {
 		return errors.Join(err, tcp.Close(), web.Close())
 	}

@@ -84,6 +84,11 @@ func raiseLoopback() error {
 	if lo.Flags&net.FlagUp != 0 {
 		return nil
 	}
+	return setLoopback(true)
+}
+
+// setLoopback brings the interface lo up or down. It is for namespaces of our own.
+func setLoopback(up bool) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -96,6 +101,10 @@ func raiseLoopback() error {
 	if err := unix.IoctlIfreq(fd, unix.SIOCGIFFLAGS, req); err != nil {
 		return err
 	}
-	req.SetUint16(req.Uint16() | unix.IFF_UP | unix.IFF_RUNNING)
+	flags := req.Uint16() &^ (unix.IFF_UP | unix.IFF_RUNNING)
+	if up {
+		flags |= unix.IFF_UP | unix.IFF_RUNNING
+	}
+	req.SetUint16(flags)
 	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, req)
 }

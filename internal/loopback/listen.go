@@ -8,6 +8,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/pedelec/pedelec-core/internal/fault"
@@ -17,15 +18,22 @@ import (
 // to mean another one.
 const Host = "127.0.0.1"
 
-// keepAlive finds peers that are gone without a word, since a connection that
-// has proved itself is never closed for being silent.
-var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3}
+// DefaultKeepAlive is how long a peer may be silent before the system asks whether
+// it is still there.
+const DefaultKeepAlive = 30 * time.Second
 
 // Options of a listener. The zero value is right where who serves the connections
 // bounds them.
 type Options struct {
 	MaxConns int // at once; 0 = no bound
+	// KeepAlive is [DefaultKeepAlive] if it is 0. A peer that is gone without a word
+	// is found within twice that time, whether it was sent something or not. One
+	// that answers is never closed for being silent.
+	KeepAlive time.Duration
 }
+
+// probes is how often a silent peer is asked, within one more KeepAlive.
+const probes = 3
 
 // Listener accepts TCP connections, up to a limit if it has one. One over it is accepted and
 // closed at once, so that its client learns of it and does not hang.
@@ -46,7 +54,16 @@ func Listen(ctx context.Context, addr string, o Options) (*Listener, error) {
 	if host != Host {
 		return nil, fault.Newf(fault.InvalidInput, "The daemon listens on %s only, not on %q.", Host, host)
 	}
-	config := net.ListenConfig{KeepAliveConfig: keepAlive}
+	idle := o.KeepAlive
+	if idle == 0 {
+		idle = DefaultKeepAlive
+	}
+	config := net.ListenConfig{
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: idle, Interval: idle / probes, Count: probes},
+		Control: func(_, _ string, socket syscall.RawConn) error {
+			return boundSilence(socket, 2*idle)
+		},
+	}
 	inner, err := config.Listen(ctx, "tcp4", addr)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", addr, err)
