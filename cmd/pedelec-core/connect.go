@@ -19,12 +19,16 @@ func (a *app) connect(ctx context.Context) (*ipc.Client, error) {
 	return ipc.Dial(ctx, home)
 }
 
-// answers reports whether a daemon serves the home folder.
-func answers(ctx context.Context, home string) bool {
+// serving finds the daemon that serves the home folder, unless that is on its way
+// out.
+func serving(ctx context.Context, home string) (f ipc.RuntimeFile, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
-	_, err := ipc.Dial(ctx, home)
-	return err == nil
+	c, err := ipc.Dial(ctx, home)
+	if err != nil || c.Leaving() {
+		return f, false
+	}
+	return c.Runtime(), true
 }
 
 // subscription hands the events of a stream to a channel, for those who wait

@@ -86,7 +86,7 @@ type core struct {
 	quit       context.CancelFunc
 
 	stopOnce      sync.Once
-	stopRequested chan struct{} // closed when a client asked for the end
+	stopRequested chan struct{} // closed when somebody asked for the end
 }
 
 func newDaemon(home string, log zerolog.Logger, redact *fault.Redactor, short durations) *core {
@@ -99,7 +99,8 @@ func newDaemon(home string, log zerolog.Logger, redact *fault.Redactor, short du
 
 // Open brings the daemon to where it answers clients. Nothing slow happens
 // before: looking for agents and clearing up after a crash go on behind it. When
-// it fails, everything that it opened is closed again.
+// it fails, everything that it opened is closed again. When somebody asks for the
+// end meanwhile, it stops before it listens, and what is open is Close's.
 func (d *core) Open(ctx context.Context) (err error) {
 	ctx, d.quit = context.WithCancel(ctx)
 	defer func() {
@@ -107,15 +108,17 @@ func (d *core) Open(ctx context.Context) (err error) {
 			err = errors.Join(err, d.Close(ctx))
 		}
 	}()
-	if err := ipc.RemoveStaleRuntimeFiles(d.home); err != nil {
-		return fmt.Errorf("the runtime file of an earlier run cannot be removed: %w", err)
-	}
 	d.instance = newInstanceID()
 	d.token = loopback.NewToken()
 	d.redact.Add(d.token)
 	d.openSettings()
 	if err := d.openStore(); err != nil {
 		return err
+	}
+	// Not before the database is ours, too: somebody may have removed the lock's
+	// file while a daemon serves.
+	if err := ipc.RemoveStaleRuntimeFiles(d.home); err != nil {
+		return fmt.Errorf("the runtime file of an earlier run cannot be removed: %w", err)
 	}
 	d.linkCLI()
 	d.openProviders()
@@ -126,6 +129,9 @@ func (d *core) Open(ctx context.Context) (err error) {
 	d.openInspector()
 	if err := d.registerMetrics(); err != nil {
 		return err
+	}
+	if d.isLeaving() {
+		return nil
 	}
 	if err := d.listen(ctx); err != nil {
 		return err
@@ -342,7 +348,7 @@ func (d *core) tellWhere(tcp net.Addr) error {
 	f.Version = version
 	d.runtime = &f
 	if err := f.Write(d.home); err != nil {
-		return fmt.Errorf("the runtime file cannot be written, so no client could find the daemon: %w", err)
+		return fmt.Errorf("the runtime file cannot be written, so no client could find the daemon: %w; see that %s can be written", err, d.home)
 	}
 	d.log.Info().Str("version", version).Int("pid", f.PID).Str("endpoint", f.Endpoint).Str("http", f.HTTPEndpoint).
 		Str("home", d.home).Str("instance", d.instance).Msg("listening")
@@ -392,6 +398,7 @@ func (d *core) clearWorkspaces(ctx context.Context) {
 func (d *core) Close(ctx context.Context) error {
 	var errs []error
 	if d.server != nil {
+		d.server.Leave()
 		d.threads.Drain(ctx)
 		errs = append(errs, d.closeClients(ctx))
 	}
@@ -457,11 +464,19 @@ func (d *core) removeWorkspaces(ctx context.Context) {
 
 // ready tells whether the daemon can do its work, for /readyz.
 func (d *core) ready() error {
+	if d.isLeaving() {
+		return errors.New("leaving")
+	}
+	return d.store.Healthy()
+}
+
+// isLeaving reports whether somebody asked for the end.
+func (d *core) isLeaving() bool {
 	select {
 	case <-d.stopRequested:
-		return errors.New("leaving")
+		return true
 	default:
-		return d.store.Healthy()
+		return false
 	}
 }
 

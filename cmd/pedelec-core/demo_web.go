@@ -50,7 +50,7 @@ func (a *app) demoWeb(ctx context.Context, port uint16) (err error) {
 		d.kill() // if it could not even be asked to leave
 		err = errors.Join(err, d.cleanUp(err))
 	}()
-	if !answers(ctx, d.home) {
+	if _, ok := serving(ctx, d.home); !ok {
 		if _, err := d.launch(ctx); err != nil {
 			return unlessDone(ctx, err)
 		}

@@ -106,7 +106,8 @@ func TestTheWebDemoServesThePageAndKeepsADaemonBehindIt(t *testing.T) {
 	}
 	awaitThat(t, "another daemon", func() bool {
 		second, err := ipc.ReadRuntimeFile(home)
-		return err == nil && second.PID != first.PID && answers(t.Context(), home)
+		_, ok := serving(t.Context(), home)
+		return ok && err == nil && second.PID != first.PID
 	})
 	second, err := ipc.ReadRuntimeFile(home)
 	if err != nil {

@@ -30,13 +30,14 @@ const (
 // the modes that keep other users out. It refuses a folder that belongs to
 // somebody else. It returns the paths whose mode it repaired.
 func prepareHome(home string) (repaired []string, err error) {
-	for _, dir := range []string{home, filepath.Join(home, logFolder)} {
-		if err := os.MkdirAll(dir, folderMode); err != nil {
-			return nil, fmt.Errorf("the folder %s cannot be made: %w; choose another one with --home DIR", dir, err)
-		}
+	if err := makeFolder(home); err != nil {
+		return nil, err
 	}
 	wrong, err := looseModes(home)
 	if err != nil {
+		return nil, err
+	}
+	if err := makeFolder(filepath.Join(home, logFolder)); err != nil { // now that home is known to be ours
 		return nil, err
 	}
 	for _, w := range wrong {
@@ -46,6 +47,13 @@ func prepareHome(home string) (repaired []string, err error) {
 		repaired = append(repaired, w.path)
 	}
 	return repaired, nil
+}
+
+func makeFolder(dir string) error {
+	if err := os.MkdirAll(dir, folderMode); err != nil {
+		return fmt.Errorf("the folder %s cannot be made: %w; choose another home folder with --home DIR", dir, err)
+	}
+	return nil
 }
 
 // looseMode is a path that more people may use than should.

@@ -70,6 +70,9 @@ func TestPrepareHomeRefusesAFolderOfAnotherUser(t *testing.T) {
 	if _, err := prepareHome(home); err == nil || !strings.Contains(err.Error(), "belongs to user 65534") {
 		t.Errorf("error = %v; want a refusal that names the owner", err)
 	}
+	if left, err := os.ReadDir(home); err != nil || len(left) > 0 {
+		t.Errorf("it made %v in it, %v", left, err)
+	}
 }
 
 func wantMode(t *testing.T, path string, want fs.FileMode) {

@@ -4,20 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 )
 
 // errLockHeld says that another process holds the instance lock.
 var errLockHeld = errors.New("the lock is held")
 
-// Waiting for the instance lock: a daemon that leaves closes its listeners
-// first and needs up to ten seconds for the rest.
+// Waiting for the instance lock: a daemon that leaves keeps it to the end of its
+// process, for up to ten seconds.
 const (
 	lockPatience = 15 * time.Second
 	lockRetry    = 50 * time.Millisecond
 )
+
+// maxLockFile is more than a process id takes. A larger file is not ours to write.
+const maxLockFile = 32
 
 // instanceLock is held by the one daemon of a home folder for as long as it
 // lives; the system frees it however the process ends.
@@ -25,35 +31,84 @@ type instanceLock struct{ file *os.File }
 
 // acquireLock takes the lock of the home folder. While another process holds
 // it, answers is asked whether a daemon serves; if so, acquireLock returns
-// errLockHeld at once, else it tries again until patience is over.
+// errLockHeld at once, else it tries again until patience is over, or ctx, whose
+// error it then returns.
 func acquireLock(ctx context.Context, home string, patience time.Duration, answers func() bool) (*instanceLock, error) {
 	path := filepath.Join(home, lockFileName)
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, fileMode)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|openNoLink, fileMode)
 	if err != nil {
-		return nil, fmt.Errorf("the instance lock %s cannot be opened: %w", path, err)
+		return nil, openFault(path, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
+	lock := &instanceLock{file}
+	if err := lock.take(ctx, patience, answers); err != nil {
+		file.Close()
+		return nil, err
+	}
+	lock.sign()
+	return lock, nil
+}
+
+func (l *instanceLock) take(ctx context.Context, patience time.Duration, answers func() bool) error {
+	late := time.NewTimer(patience)
+	defer late.Stop()
 	for {
-		err := tryLock(file)
+		err := tryLock(l.file)
 		if err == nil {
-			return &instanceLock{file}, nil
+			return nil
 		}
 		if !errors.Is(err, errLockHeld) {
-			file.Close()
-			return nil, fmt.Errorf("the instance lock %s cannot be taken: %w; put the home folder on a local disk with --home DIR", path, err)
+			return lockFault(l.file.Name(), err)
 		}
 		if answers() {
-			file.Close()
-			return nil, errLockHeld
+			return errLockHeld
 		}
 		select {
 		case <-ctx.Done():
-			file.Close()
-			return nil, fmt.Errorf("another pedelec-core holds %s but answers nobody; end that process, then start again", path)
+			return context.Cause(ctx)
+		case <-late.C:
+			return fmt.Errorf("another pedelec-core%s holds %s but answers nobody; end that process, then start again", l.holder(), l.file.Name())
 		case <-time.After(lockRetry):
 		}
 	}
+}
+
+func openFault(path string, err error) error {
+	remedy := "choose another home folder with --home DIR"
+	if inTheWay(err) {
+		remedy = "move it away, then start again"
+	}
+	return fmt.Errorf("the instance lock %s cannot be opened (%w); %s", path, withoutPath(err), remedy)
+}
+
+func lockFault(path string, err error) error {
+	if cannotLock(err) {
+		return fmt.Errorf("the file system of %s cannot lock files (%w), so two daemons could use the home folder at once; choose one on a local disk with --home DIR", path, err)
+	}
+	return fmt.Errorf("the instance lock %s cannot be taken (%w); look at the disk, or choose another home folder with --home DIR", path, err)
+}
+
+// sign leaves our process id in the file, for the sentence of those who wait in
+// vain. Nothing else relies on it, so a full disk does no harm.
+func (l *instanceLock) sign() {
+	info, err := l.file.Stat()
+	if err != nil || !info.Mode().IsRegular() || info.Size() > maxLockFile {
+		return
+	}
+	if l.file.Truncate(0) == nil {
+		_, _ = fmt.Fprintln(io.NewOffsetWriter(l.file, 0), os.Getpid())
+	}
+}
+
+// holder names the process that signed the file: " (process 4711)", or "" if none
+// has.
+func (l *instanceLock) holder() string {
+	var signed [maxLockFile]byte
+	n, _ := l.file.ReadAt(signed[:], 0) // an error comes with what could be read
+	pid, err := strconv.Atoi(strings.TrimSpace(string(signed[:n])))
+	if err != nil || pid <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (process %d)", pid)
 }
 
 // Release frees the lock. The file stays: removing it would let two processes

@@ -37,14 +37,18 @@ func isZombie(pid int) bool {
 	return state == 'Z' || state == 'X'
 }
 
-// leaveTerminal makes the daemon independent of the session that started it:
-// of its terminal's hang-up, and of signals to its process group.
-func leaveTerminal() {
-	signal.Ignore(syscall.SIGHUP)
-	// The leader of a process group cannot leave its session; it ignores the
-	// hang-up all the same.
-	_, _ = syscall.Setsid()
-}
+// ignoreHangUp makes the process survive the end of its terminal.
+func ignoreHangUp() { signal.Ignore(syscall.SIGHUP) }
+
+// leaveTerminal makes the daemon independent of the session that started it, and of
+// signals to its process group. The leader of a process group cannot leave its
+// session; it ignores the hang-up all the same.
+func leaveTerminal() { _, _ = syscall.Setsid() }
+
+// outliveReaders keeps the daemon alive when whoever reads what it prints has gone:
+// a write to a broken pipe of ours would end it. Agents start with the system's
+// own way, as they would not if the signal were ignored.
+func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // ownGroup makes a child the leader of a process group, so that Ctrl-C at the
 // terminal does not reach it.

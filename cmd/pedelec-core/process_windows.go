@@ -19,6 +19,12 @@ func alive(pid int) bool {
 	return err == nil && event == uint32(windows.WAIT_TIMEOUT)
 }
 
+// ignoreHangUp does nothing: what ends with a console is told by no signal here.
+func ignoreHangUp() {}
+
+// outliveReaders does nothing: a broken pipe is only an error here.
+func outliveReaders() {}
+
 // leaveTerminal makes the daemon independent of the console that started it.
 func leaveTerminal() {
 	_, _, _ = windows.NewLazySystemDLL("kernel32.dll").NewProc("FreeConsole").Call()

@@ -60,15 +60,19 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	if err != nil {
 		return err
 	}
+	if f.background {
+		ignoreHangUp()
+	}
+	outliveReaders()
+	signals := make(chan os.Signal, 2) // the second one counts, too
+	signal.Notify(signals, stopSignals(f.background)...)
+	defer signal.Stop(signals)
 	repaired, err := prepareHome(home)
 	if err != nil {
 		return err
 	}
-	lock, err := acquireLock(ctx, home, lockPatience, func() bool { return answers(ctx, home) })
-	if errors.Is(err, errLockHeld) {
-		return a.sayRunning(home)
-	}
-	if err != nil {
+	lock, err := a.lockHome(ctx, home, f)
+	if lock == nil {
 		return err
 	}
 	defer lock.Release()
@@ -82,32 +86,67 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	for _, path := range repaired {
 		log.Warn().Str("path", path).Msg("other users could open this; its mode is repaired")
 	}
-	err = runDaemon(ctx, home, f, log, redact)
+	err = runDaemon(ctx, home, f, signals, log, redact)
 	if err != nil && f.background {
 		log.Error().Err(err).Msg("the daemon failed") // else the command line says so
 	}
 	return err
 }
 
+// lockHome takes the instance lock. It returns nil when this process has nothing to
+// do: another daemon serves the home, which it says, or a signal came while it
+// waited for one that starts or leaves.
+func (a *app) lockHome(ctx context.Context, home string, f serveFlags) (lock *instanceLock, err error) {
+	ctx, stop := signal.NotifyContext(ctx, stopSignals(f.background)...)
+	defer stop()
+	var other ipc.RuntimeFile
+	take := func(ctx context.Context) error {
+		lock, err = acquireLock(ctx, home, lockPatience, func() (serves bool) {
+			other, serves = serving(ctx, home)
+			return serves
+		})
+		return err
+	}
+	if f.background {
+		err = take(ctx)
+	} else {
+		err = a.waiting(ctx, "Another pedelec-core starts or leaves", take)
+	}
+	if errors.Is(err, errLockHeld) {
+		_, err = fmt.Fprintf(a.stdout, "pedelec-core serves %s already (pid %d, %s).\n", home, other.PID, other.Endpoint)
+		return nil, err
+	}
+	if err != nil && ctx.Err() != nil {
+		return nil, nil
+	}
+	return lock, err
+}
+
 // runDaemon serves until there is a reason to leave, and leaves.
-func runDaemon(ctx context.Context, home string, f serveFlags, log zerolog.Logger, redact *fault.Redactor) error {
+func runDaemon(ctx context.Context, home string, f serveFlags, signals <-chan os.Signal, log zerolog.Logger, redact *fault.Redactor) error {
 	short, err := armTestKnobs(log)
 	if err != nil {
 		return err
 	}
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, stopSignals(f.background)...)
-	defer signal.Stop(signals)
-
 	d := newDaemon(home, log, redact, short)
-	if err := d.Open(ctx); err != nil {
-		return err
+	opened := make(chan error, 1)
+	go func() { opened <- d.Open(ctx) }() // leave waits for it, unless it is told twice
+	var reason string
+	select {
+	case err := <-opened:
+		if err != nil {
+			return err
+		}
+		opened <- nil // for leave
+		notifySystemd(log, daemon.SdNotifyReady)
+		reason = awaitStop(ctx, d, signals, f.parentPID)
+	case s := <-signals:
+		d.Shutdown() // which makes Open give up
+		reason = s.String()
 	}
-	notifySystemd(log, daemon.SdNotifyReady)
-	reason := awaitStop(ctx, d, signals, f.parentPID)
 	log.Info().Str("reason", reason).Msg("leaving")
 	notifySystemd(log, daemon.SdNotifyStopping)
-	return leave(d, signals)
+	return leave(d, opened, signals)
 }
 
 // serveStderr returns where the log goes besides the file.
@@ -119,12 +158,17 @@ func (a *app) serveStderr(f serveFlags) io.Writer {
 }
 
 // stopSignals are the signals that ask the daemon to leave. In a terminal its
-// end is one of them; in the background it is ignored.
+// end is one of them; in the background it is ignored. What whoever started us
+// has made us ignore, as nohup does, stays so.
 func stopSignals(background bool) []os.Signal {
-	if background {
-		return []os.Signal{os.Interrupt, syscall.SIGTERM}
+	signals := []os.Signal{syscall.SIGTERM}
+	if !signal.Ignored(os.Interrupt) {
+		signals = append(signals, os.Interrupt)
 	}
-	return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
+	if !background && !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	return signals
 }
 
 // awaitStop returns the reason for which the daemon shall leave, once there is
@@ -155,13 +199,20 @@ func awaitStop(ctx context.Context, d *core, signals <-chan os.Signal, parentPID
 	}
 }
 
-// leave closes the daemon, but no longer than leaveLimit, and at once at a
-// second signal. What is not closed then ends with the process.
-func leave(d *core, signals <-chan os.Signal) error {
+// leave closes the daemon once its opening has ended, but takes no longer than
+// leaveLimit, and leaves at once at a second signal. What is not closed then ends
+// with the process.
+func leave(d *core, opened <-chan error, signals <-chan os.Signal) error {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveLimit)
 	defer cancel()
 	closed := make(chan error, 1)
-	go func() { closed <- d.Close(ctx) }()
+	go func() {
+		if err := <-opened; err != nil {
+			closed <- err
+			return
+		}
+		closed <- d.Close(ctx)
+	}()
 	select {
 	case err := <-closed:
 		if err != nil {
@@ -173,16 +224,6 @@ func leave(d *core, signals <-chan os.Signal) error {
 	case <-ctx.Done():
 		return fmt.Errorf("the shutdown took more than %v; the next start puts things in order", leaveLimit)
 	}
-}
-
-// sayRunning tells that a daemon serves this home already.
-func (a *app) sayRunning(home string) error {
-	f, err := ipc.ReadRuntimeFile(home)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(a.stdout, "pedelec-core serves %s already (pid %d, %s).\n", home, f.PID, f.Endpoint)
-	return err
 }
 
 // armTestKnobs reads the hidden variables by which tests make the daemon fail

@@ -51,7 +51,7 @@ func benchDaemon(t *testing.T, env ...string) *daemon {
 	return start(t, home, env...)
 }
 
-func newThread(t *testing.T, c *conn) string {
+func newThread(t testing.TB, c *conn) string {
 	t.Helper()
 	var created struct {
 		ThreadID string `json:"threadId"`

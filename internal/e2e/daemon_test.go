@@ -105,13 +105,19 @@ func tryStart(t testing.TB, home string, env ...string) (*daemon, error) {
 // launch starts the process and returns at once.
 func launch(t testing.TB, home string, env ...string) *daemon {
 	t.Helper()
-	logFile, err := os.CreateTemp(filepath.Dir(home), "daemon-*.log")
+	return launchCommand(t, home, []string{binary, "serve", "--home", home, "--log-level", logLevel(t)}, env...)
+}
+
+// launchCommand is launch with another command line.
+func launchCommand(t testing.TB, home string, command []string, env ...string) *daemon {
+	t.Helper()
+	logFile, err := os.CreateTemp(t.TempDir(), "daemon-*.log")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer logFile.Close()
 	d := &daemon{t: t, home: home, log: logFile.Name(), exited: make(chan struct{})}
-	d.cmd = exec.Command(binary, "serve", "--home", home, "--log-level", logLevel(t))
+	d.cmd = exec.Command(command[0], command[1:]...)
 	d.cmd.Env = append(cleanEnv(), env...)
 	d.cmd.Stdout, d.cmd.Stderr = logFile, logFile
 	if err := d.cmd.Start(); err != nil {

@@ -24,6 +24,7 @@
 //	-update            rewrite the corpus' expectations from what the daemon says
 //	-crash.rounds N    rounds of the crash suite
 //	-crash.seed N      repeat a crash run
+//	-starts.rounds N   rounds of starts at the same moment
 //	-real              also drive real agent programs; needs npm the first time
 //	-browser           also drive a real browser; needs Node.js, and apt or npm the first time
 //	-bench.write FILE  write the table of measured figures

@@ -30,6 +30,8 @@ func help(args []string) int {
 		return stampedLines(args[1:])
 	case "sink":
 		return sinkServer(args[1])
+	case "confined":
+		return confined(args[1:])
 	case "overhear":
 		return overhear(args[1:])
 	}

@@ -44,3 +44,17 @@ func killOrphans(home string) {
 		_ = syscall.Kill(pid, syscall.SIGKILL) // it may be gone already
 	}
 }
+
+// holds reports whether a process has a file of this name open.
+func holds(pid int, name string) bool {
+	links, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/fd/*")
+	if err != nil {
+		return false
+	}
+	for _, link := range links {
+		if target, err := os.Readlink(link); err == nil && filepath.Base(target) == name {
+			return true
+		}
+	}
+	return false
+}

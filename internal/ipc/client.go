@@ -28,8 +28,9 @@ type Client struct {
 	Origin     string
 	SDKVersion string
 
-	file RuntimeFile
-	ids  atomic.Uint64
+	file    RuntimeFile
+	leaving bool
+	ids     atomic.Uint64
 }
 
 // Dial finds the daemon of a home folder and checks with a ping that it is the
@@ -47,6 +48,7 @@ func Dial(ctx context.Context, home string) (*Client, error) {
 	if pong.InstanceID != file.InstanceID {
 		return nil, fault.New(fault.CoreRuntimeUnavailable, "Another program answers where the daemon should be. Start it with: pedelec-core serve")
 	}
+	c.leaving = pong.Leaving
 	return c, nil
 }
 
@@ -56,6 +58,9 @@ func NewClient(file RuntimeFile) *Client { return &Client{file: file} }
 
 // Runtime returns what the daemon wrote about itself.
 func (c *Client) Runtime() RuntimeFile { return c.file }
+
+// Leaving reports whether the daemon was on its way out when it was found.
+func (c *Client) Leaving() bool { return c.leaving }
 
 // Call sends one request and decodes its result into result, unless that is
 // nil. Errors are *[fault.Error] with the code of the answer, or with

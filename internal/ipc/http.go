@@ -34,7 +34,7 @@ func (s *Server) HTTPHandler() http.Handler {
 }
 
 func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) {
-	if s.leaving.Load() {
+	if s.told.Load() {
 		writeText(w, http.StatusServiceUnavailable, "The daemon is shutting down.\n")
 		return
 	}

@@ -97,6 +97,23 @@ func TestHTTPRoutesRefuseForeignHostsAndPages(t *testing.T) {
 	}
 }
 
+func TestADaemonThatLeavesSaysSoBeforeItCloses(t *testing.T) {
+	r := newRig(t)
+	web := httptest.NewServer(r.server.HTTPHandler())
+	defer web.Close()
+	p := r.dial(t)
+	p.send(ping("before"))
+	if line := p.line(); strings.Contains(line, "leaving") {
+		t.Errorf("a daemon that serves answers %s", line)
+	}
+	r.server.Leave()
+	p.send(ping("after"))
+	hasAll(t, p.line(), `"connected":true`, `"leaving":true`)
+	if status, _ := get(t, web.URL+"/readyz"); status != 503 {
+		t.Errorf("readyz: %d", status)
+	}
+}
+
 func TestReadinessEndsWithTheShutdown(t *testing.T) {
 	r := newRig(t)
 	web := httptest.NewServer(r.server.HTTPHandler())

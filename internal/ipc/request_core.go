@@ -33,6 +33,9 @@ var pingRoute = &route{
 	open:   true,
 	decode: func(jsontext.Value) (any, error) { return nil, nil },
 	run: func(_ context.Context, c *call, _ any, dst []byte) ([]byte, error) {
+		if c.server.told.Load() {
+			return append(dst, c.server.lastPong...), nil
+		}
 		return append(dst, c.server.pong...), nil
 	},
 }

@@ -81,6 +81,7 @@ type Server struct {
 	peers     loopback.PeerCheck
 	token     string
 	pong      []byte // the encoded result of ping
+	lastPong  []byte // the same once the daemon leaves
 	log       zerolog.Logger
 	metrics   *metrics
 	gatherer  prometheus.Gatherer
@@ -89,7 +90,8 @@ type Server struct {
 
 	base    context.Context // of all requests; ends when a shutdown is forced
 	force   context.CancelFunc
-	leaving atomic.Bool
+	told    atomic.Bool    // the daemon leaves, see Leave
+	leaving atomic.Bool    // Shutdown was called
 	tasks   sync.WaitGroup // accept loops and connections
 
 	mu        sync.Mutex
@@ -130,14 +132,20 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ipc: register metrics: %w", err)
 	}
-	pong, err := json.Marshal(PingResult{
+	ping := PingResult{
 		Connected:    true,
 		Version:      cfg.Version,
 		ProcessID:    os.Getpid(),
 		InstanceID:   cfg.InstanceID,
 		Protocol:     Protocol,
 		Capabilities: Capabilities,
-	})
+	}
+	pong, err := json.Marshal(ping)
+	if err != nil {
+		return nil, fmt.Errorf("ipc: encode ping: %w", err)
+	}
+	ping.Leaving = true
+	lastPong, err := json.Marshal(ping)
 	if err != nil {
 		return nil, fmt.Errorf("ipc: encode ping: %w", err)
 	}
@@ -152,6 +160,7 @@ func New(cfg Config) (*Server, error) {
 		peers:     cfg.Peers,
 		token:     cfg.Token,
 		pong:      pong,
+		lastPong:  lastPong,
 		log:       cfg.Log,
 		metrics:   m,
 		gatherer:  cfg.Gatherer,
@@ -253,12 +262,17 @@ func (s *Server) start(nc net.Conn) {
 	})
 }
 
+// Leave makes pings and /readyz say that the daemon leaves; all else goes on
+// until [Server.Shutdown].
+func (s *Server) Leave() { s.told.Store(true) }
+
 // Shutdown closes the listeners, answers what was received, tells subscribers
 // what is ready, and closes all connections. When ctx ends first, connections
 // are closed as they are and ctx's error is returned. It returns when every
 // goroutine of the server has returned, or, forced, a second later at the
 // latest.
 func (s *Server) Shutdown(ctx context.Context) error {
+	s.Leave()
 	s.mu.Lock()
 	s.leaving.Store(true)
 	s.origins.close()

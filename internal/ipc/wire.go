@@ -28,6 +28,7 @@ type PingResult struct {
 	InstanceID   string   `json:"instanceId"`
 	Protocol     string   `json:"protocol"`
 	Capabilities []string `json:"capabilities"`
+	Leaving      bool     `json:"leaving,omitzero"` // it is on its way out: a start waits for its end
 }
 
 // ProviderInfo is one entry of list_providers and refresh_providers. Path and

@@ -32,6 +32,15 @@ const (
 	stampLayout   = "20060102T150405.000Z"
 )
 
+// causeOf is an error of the file system without the path, which its sentence names.
+func causeOf(err error) error {
+	var path *os.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}
+
 func openFault(cause error, msg string) error {
 	return fault.Wrap(fault.StorageFailed, "store.open", cause, msg)
 }
@@ -60,9 +69,9 @@ func (s *Store) open() error {
 	}
 	switch {
 	case errors.Is(err, berrors.ErrTimeout):
-		return openFault(err, fmt.Sprintf("Another program has the database %s open.", s.path))
+		return openFault(err, fmt.Sprintf("Another program has the database %s open. End it, then start again.", s.path))
 	case err != nil:
-		return openFault(err, fmt.Sprintf("The database %s cannot be opened.", s.path))
+		return openFault(err, fmt.Sprintf("The database %s cannot be opened (%v).", s.path, causeOf(err)))
 	}
 	if err := s.begin(o); err != nil {
 		_ = o.close()
@@ -111,9 +120,9 @@ func (s *Store) begin(o *opening) error {
 
 func (s *Store) openWriteFault(err error) error {
 	if s.isFull(err) {
-		return fault.Wrap(fault.StorageFull, "store.open", err, fmt.Sprintf("The disk has no room for the database %s.", s.path))
+		return fault.Wrap(fault.StorageFull, "store.open", err, fmt.Sprintf("The disk has no room for the database %s. Make some, then start again.", s.path))
 	}
-	return openFault(err, fmt.Sprintf("The database %s cannot be written.", s.path))
+	return openFault(err, fmt.Sprintf("The database %s cannot be written (%v).", s.path, causeOf(err)))
 }
 
 // createIfMissing makes a fresh database under another name and renames it, so
