@@ -105,11 +105,23 @@ func tryStart(t testing.TB, home string, env ...string) (*daemon, error) {
 // launch starts the process and returns at once.
 func launch(t testing.TB, home string, env ...string) *daemon {
 	t.Helper()
-	return launchCommand(t, home, []string{binary, "serve", "--home", home, "--log-level", logLevel(t)}, env...)
+	return launchCommand(t, home, serveCommand(t, home), env...)
 }
 
 // launchCommand is launch with another command line.
 func launchCommand(t testing.TB, home string, command []string, env ...string) *daemon {
+	t.Helper()
+	d := spawn(t, home, command, env...)
+	t.Cleanup(d.cleanUp)
+	return d
+}
+
+func serveCommand(t testing.TB, home string) []string {
+	return []string{binary, "serve", "--home", home, "--log-level", logLevel(t)}
+}
+
+// spawn is launch for one who ends the daemon by cleanUp himself.
+func spawn(t testing.TB, home string, command []string, env ...string) *daemon {
 	t.Helper()
 	logFile, err := os.CreateTemp(t.TempDir(), "daemon-*.log")
 	if err != nil {
@@ -127,7 +139,6 @@ func launchCommand(t testing.TB, home string, command []string, env ...string) *
 		d.exitErr = d.cmd.Wait()
 		close(d.exited)
 	}()
-	t.Cleanup(d.cleanUp)
 	return d
 }
 
@@ -139,11 +150,13 @@ func logLevel(t testing.TB) string {
 	return "debug"
 }
 
-// cleanEnv is the test's environment without what would steer the daemon.
+// cleanEnv is the test's environment without what would steer the daemon, and
+// without the user's login shell: what its start files do takes as long as it
+// likes, and must not be cut off by a test that kills the daemon.
 func cleanEnv() []string {
 	var env []string
 	for _, kv := range os.Environ() {
-		if !strings.HasPrefix(kv, "PEDELEC_") {
+		if !strings.HasPrefix(kv, "PEDELEC_") && !strings.HasPrefix(kv, "SHELL=") {
 			env = append(env, kv)
 		}
 	}
@@ -220,6 +233,25 @@ func (d *daemon) operator() *conn {
 func (d *daemon) kill() {
 	_ = d.cmd.Process.Kill() // it may have left by itself
 	<-d.exited
+}
+
+// left reports whether the daemon is dead.
+func (d *daemon) left() bool {
+	select {
+	case <-d.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// forget removes the log of a dead daemon, unless it is worth a look.
+func (d *daemon) forget() {
+	if d.t.Failed() {
+		d.t.Logf("the daemon's log:\n%s", d.logTail())
+		return
+	}
+	_ = os.Remove(d.log) // a file more in a temporary folder
 }
 
 // stop asks the daemon to leave, and returns its exit status.
