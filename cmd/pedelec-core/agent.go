@@ -21,6 +21,9 @@ func (a *app) agentCommand() *cobra.Command {
 			if len(args) == 0 || args[0] != "--scripted" {
 				return usagef("the only agent is the scripted one: pedelec-core agent --scripted")
 			}
+			if err := fault.Arm(os.Getenv(scripted.PointsEnv)); err != nil {
+				return usagef("%s: %v", scripted.PointsEnv, err)
+			}
 			if status := scripted.Run(cmd.Context(), a.stdin, a.stdout, a.stderr, args, os.Environ()); status != fault.ExitDone {
 				return exitError{status}
 			}

@@ -108,6 +108,9 @@ func (d *core) Open(ctx context.Context) (err error) {
 			err = errors.Join(err, d.Close(ctx))
 		}
 	}()
+	if err := fault.Point("daemon.open.before"); err != nil {
+		return err
+	}
 	d.instance = newInstanceID()
 	d.token = loopback.NewToken()
 	d.redact.Add(d.token)
@@ -134,6 +137,9 @@ func (d *core) Open(ctx context.Context) (err error) {
 		return nil
 	}
 	if err := d.listen(ctx); err != nil {
+		return err
+	}
+	if err := fault.Point("daemon.open.told"); err != nil {
 		return err
 	}
 	d.begin(ctx)
@@ -211,6 +217,7 @@ func (d *core) openProviders() {
 	}
 	d.short.set("probe", &cfg.ProbeTimeout)
 	d.short.set("idle-stop", &cfg.IdleStop)
+	d.short.set("back-off", &cfg.MaxBackoff)
 	d.providers = provider.New(cfg)
 }
 
@@ -318,6 +325,9 @@ func (d *core) listen(ctx context.Context) error {
 	d.tools.BaseURL = "http://" + d.web
 	d.background.Go(func() { d.serveTCP(tcp) })
 	d.background.Go(func() { d.serveHTTP(web) })
+	if err := fault.Point("daemon.open.listening"); err != nil {
+		return err
+	}
 	return d.tellWhere(tcp.Addr())
 }
 

@@ -44,12 +44,13 @@ func (b *backoff) recent(now time.Time) int {
 	return n
 }
 
-// wait returns for how long starts are refused; 0 = not at all.
-func (b *backoff) wait(now time.Time) time.Duration {
+// wait returns for how long starts are refused, but no longer than limit after the
+// last failure; 0 = not at all.
+func (b *backoff) wait(now time.Time, limit time.Duration) time.Duration {
 	recent := b.recent(now)
 	if recent == 0 {
 		return 0
 	}
 	last := b.failures[len(b.failures)-1]
-	return max(0, last.Add(retryDelays[recent-1]).Sub(now))
+	return max(0, last.Add(min(retryDelays[recent-1], limit)).Sub(now))
 }

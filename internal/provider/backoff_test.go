@@ -31,13 +31,25 @@ func TestBackOffGrowsAndForgets(t *testing.T) {
 			for _, at := range tt.failures {
 				b.fail(begin.Add(at))
 			}
-			if got := b.wait(begin.Add(tt.asked)); got != tt.want {
+			if got := b.wait(begin.Add(tt.asked), fullDelay); got != tt.want {
 				t.Errorf("wait %v, want %v", got, tt.want)
 			}
 			b.reset()
-			if got := b.wait(begin); got != 0 {
+			if got := b.wait(begin, fullDelay); got != 0 {
 				t.Errorf("wait %v after reset", got)
 			}
 		})
+	}
+}
+
+func TestBackOffIsShortened(t *testing.T) {
+	const limit = 50 * time.Millisecond
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	var b backoff
+	for i, want := range []time.Duration{0, limit, limit, limit, limit, limit} {
+		b.fail(now)
+		if got := b.wait(now, limit); got != want {
+			t.Errorf("after %d failures: wait %v, want %v", i+1, got, want)
+		}
 	}
 }

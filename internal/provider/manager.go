@@ -22,6 +22,7 @@ const (
 	DefaultFindTimeout  = 5 * time.Second  // how long an operation waits for its provider's probe
 	DefaultScanTimeout  = 15 * time.Second // all providers together
 	DefaultIdleStop     = 30 * time.Minute // a shared runtime without a bound thread stops; opencode's 400 MB never shrink
+	DefaultMaxBackoff   = fullDelay        // the longest that a program which fails again and again is left alone
 )
 
 // Override is what the settings say of a provider's program.
@@ -52,6 +53,7 @@ type Config struct {
 	FindTimeout  time.Duration
 	ScanTimeout  time.Duration
 	IdleStop     time.Duration
+	MaxBackoff   time.Duration
 }
 
 func (c Config) withDefaults() Config {
@@ -60,6 +62,7 @@ func (c Config) withDefaults() Config {
 		&c.FindTimeout:  DefaultFindTimeout,
 		&c.ScanTimeout:  DefaultScanTimeout,
 		&c.IdleStop:     DefaultIdleStop,
+		&c.MaxBackoff:   DefaultMaxBackoff,
 	} {
 		if *field == 0 {
 			*field = def

@@ -183,7 +183,7 @@ func (s *slot) next(ctx context.Context, l launch) (ready *instance, start *star
 		}
 	}
 	if s.starting == nil {
-		if wait := s.backoff.wait(time.Now()); wait > 0 {
+		if wait := s.backoff.wait(time.Now(), s.m.cfg.MaxBackoff); wait > 0 {
 			return nil, nil, nil, s.refusal(wait)
 		}
 		st := &starting{ctx: ctx, launch: l, done: make(chan struct{})}

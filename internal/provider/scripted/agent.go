@@ -15,6 +15,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/pedelec/pedelec-core/internal/fault"
 )
 
 // protocolVersion is the version of the Agent Client Protocol spoken here.
@@ -219,6 +221,7 @@ func (a *agent) notified(m message) {
 }
 
 func (a *agent) initialize(m message) {
+	_ = fault.Point("scripted.greet.before")
 	how := lookup(a.env, InitEnv)
 	version := protocolVersion
 	switch {

@@ -64,6 +64,9 @@
 //	PEDELEC_SCRIPTED_PREPARE  wrong, fail or hang: how preparations are answered
 //	PEDELEC_SCRIPTED_INIT     hang, fail, exit, auth (a login is missing), old (another
 //	                          protocol version) or wait:D: how initialize is answered
+//	PEDELEC_SCRIPTED_FAILPOINTS
+//	                          where it dies, in the form of PEDELEC_FAILPOINTS; read by
+//	                          the program that runs it
 //
 // A file .pedelec-scripted-prepare in a session's folder that holds one of the
 // words of PEDELEC_SCRIPTED_PREPARE goes before that variable.

@@ -19,6 +19,7 @@ const (
 	StateEnv   = "PEDELEC_SCRIPTED_STATE"
 	PrepareEnv = "PEDELEC_SCRIPTED_PREPARE"
 	InitEnv    = "PEDELEC_SCRIPTED_INIT"
+	PointsEnv  = "PEDELEC_SCRIPTED_FAILPOINTS"
 
 	// roleEnv makes a copy of this program a tool that only sleeps.
 	roleEnv         = "PEDELEC_SCRIPTED_ROLE"

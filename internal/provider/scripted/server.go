@@ -11,6 +11,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/pedelec/pedelec-core/internal/fault"
 )
 
 // toolServer is a server of tools that the client named for a session. It is asked
@@ -194,6 +196,7 @@ func (t *turn) callTool(c toolCall, how visibility) (string, error) {
 		t.showCall(c, server.name+"_"+c.name, "other", c.args)
 	}
 	text, failed, err := server.call(t.ctx, c.id, c.name, c.args)
+	_ = fault.Point("scripted.call.after")
 	if t.ctx.Err() != nil {
 		return "", errCancelled
 	}

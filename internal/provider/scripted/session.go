@@ -10,6 +10,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/pedelec/pedelec-core/internal/fault"
 )
 
 // models are what the model option offers; the first is the default.
@@ -67,6 +69,7 @@ func (a *agent) newSession(params jsontext.Value) (any, error) {
 	if err := a.store.append(s.id, record{Kind: recordOpen, Cwd: s.cwd, Model: s.model}); err != nil {
 		return nil, err
 	}
+	_ = fault.Point("scripted.session.made")
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.sessions[s.id] = s
@@ -88,6 +91,7 @@ func (a *agent) openSession(params jsontext.Value, how replay) (any, error) {
 	if err != nil {
 		return nil, unknownSession(p.SessionID)
 	}
+	_ = fault.Point("scripted.session.found")
 	s := restore(p.SessionID, records)
 	s.servers = servers(p.Servers)
 	if filepath.IsAbs(p.Cwd) {

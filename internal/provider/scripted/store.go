@@ -38,6 +38,7 @@ type record struct {
 	Text        string     `json:"text,omitzero"`
 	Instructed  bool       `json:"instructed,omitzero"`
 	Preparation bool       `json:"preparation,omitzero"`
+	PID         int        `json:"pid,omitzero"` // of the process that took the user's text
 	Tools       []hostTool `json:"tools,omitzero"`
 }
 

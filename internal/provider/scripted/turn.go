@@ -12,6 +12,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/pedelec/pedelec-core/internal/fault"
 )
 
 // hostBegin matches the line that opens a host's instructions in a first
@@ -81,6 +83,7 @@ func (a *agent) prompt(m message) {
 			text.WriteString(block.Text)
 		}
 	}
+	_ = fault.Point("scripted.prompt.read")
 	host, userText := cutHostBlock(text.String())
 	t, err := a.begin(p.SessionID, host, userText)
 	if err != nil {
@@ -124,7 +127,8 @@ func (a *agent) begin(id, host, text string) (*turn, error) {
 		s.instructed, s.tools = true, hostTools(host)
 	}
 	// A session that was forgotten has no file any more; its turns go on.
-	_ = a.store.append(id, record{Kind: recordUser, Text: text, Instructed: instructed, Tools: hostTools(host), Preparation: isPreparation(text)})
+	_ = a.store.append(id, record{Kind: recordUser, Text: text, Instructed: instructed, Tools: hostTools(host), Preparation: isPreparation(text), PID: os.Getpid()})
+	_ = fault.Point("scripted.prompt.noted")
 	ctx, cancel := context.WithCancel(a.leave)
 	s.cancel = cancel
 	return &turn{a: a, s: s, ctx: ctx, number: s.prompts, words: len(strings.Fields(text))}, nil
@@ -145,6 +149,8 @@ func (t *turn) finish(id jsontext.Value, err error) {
 	if t.a.leave.Err() != nil || errors.Is(err, errLeft) {
 		return
 	}
+	_ = fault.Point("scripted.answer.before")
+	defer func() { _ = fault.Point("scripted.answer.after") }()
 	switch {
 	case err == nil:
 		t.a.reply(id, object{"stopReason": "end_turn", "usage": t.tokens()}, nil)
@@ -266,6 +272,7 @@ func (t *turn) say(text string) error {
 		t.said.WriteString(text)
 	}
 	t.a.out.send(t.ctx, t.frame(text))
+	_ = fault.Point("scripted.say.after")
 	return nil
 }
 
