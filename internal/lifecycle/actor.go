@@ -62,6 +62,7 @@ func (s *Service) newActor(l thread.Loaded, active thread.Operation) *actor {
 	a.state = state.Crashed()
 	a.ring = newRing(a.state)
 	if unsettled {
+		_ = fault.Point(PointBeforeSettle)
 		a.mail.put(thread.Settle{})
 	} else {
 		close(a.settled)

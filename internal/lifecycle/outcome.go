@@ -140,6 +140,7 @@ func (a *actor) giveUp(in thread.Input, err *fault.Error) {
 // afterwards does what follows a step that is no effect of the thread's own.
 func (a *actor) afterwards(in thread.Input) {
 	if _, ok := in.(thread.Settle); ok {
+		_ = fault.Point(PointAfterSettle)
 		a.unsettled.Store(false)
 		a.unblockReaders(in)
 	}

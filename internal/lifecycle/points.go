@@ -19,10 +19,20 @@ const (
 	PointLoad                = "lifecycle.load"
 )
 
+// Failpoints of what happens to a thread that an earlier daemon left, in the same
+// order.
+const (
+	PointBeforeSweep  = "lifecycle.sweep.before"  // nobody asked for it, and its time has come
+	PointUnstaged     = "lifecycle.load.unstaged" // the rest of an upload is removed, its name is in the record
+	PointBeforeSettle = "lifecycle.settle.before" // it is loaded, and readers wait
+	PointAfterSettle  = "lifecycle.settle.after"  // it is settled, and readers still wait
+)
+
 // Points lists the failpoints of this package.
 var Points = []string{
 	PointBeforeCommit, PointAfterCommit, PointBeforeReply, PointBeforeProviderWrite,
 	PointAfterProviderWrite, PointAfterCreate, PointLoad,
+	PointBeforeSweep, PointUnstaged, PointBeforeSettle, PointAfterSettle,
 }
 
 // Keys of log lines.

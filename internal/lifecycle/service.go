@@ -198,6 +198,7 @@ func (s *Service) removeStaged(r *thread.Record) {
 	if err := s.cfg.Transfers.RemoveStaged(r.Workspace.Path, r.StagedUpload); err != nil {
 		s.cfg.Log.Warn().Err(err).Str(logThread, r.ID).Msg("the rest of an interrupted upload could not be removed")
 	}
+	_ = fault.Point(PointUnstaged)
 }
 
 // activeOperation reads the operation that the record names as active, so that

@@ -57,6 +57,7 @@ func (s *Service) settleAll() bool {
 }
 
 func (s *Service) settleChunk(ids []string) (settled bool) {
+	_ = fault.Point(PointBeforeSweep)
 	settled = true
 	actors := make([]*actor, 0, len(ids))
 	for _, id := range ids {

@@ -28,6 +28,9 @@ func (s *Starter) Sweep(ctx context.Context) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
+	if err := fault.Point("proc.sweep.before"); err != nil {
+		return err
+	}
 	if err := killLeft(left, ids); err != nil {
 		return fmt.Errorf("sweep: %w", err)
 	}
@@ -38,6 +41,9 @@ func (s *Starter) Sweep(ctx context.Context) error {
 	for _, e := range left {
 		if err := s.Ledger.Delete(e.RuntimeID); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("clear ledger entry %s: %w", e.RuntimeID, err))
+		}
+		if err := fault.Point("proc.sweep.cleared"); err != nil {
+			return errors.Join(failed, err)
 		}
 	}
 	s.Log.Info().Int("runtimes", len(left)).Msg("cleared what an earlier run of the daemon left")

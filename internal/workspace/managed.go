@@ -105,7 +105,14 @@ func (m *Manager) RemoveAllManaged(ctx context.Context, except func(threadID str
 		if except != nil && except(id) {
 			continue
 		}
-		if err := m.remove(ctx, root, id); err != nil {
+		err := fault.Point("workspace.clear.before")
+		if err == nil {
+			err = m.remove(ctx, root, id)
+		}
+		if err == nil {
+			err = fault.Point("workspace.clear.removed")
+		}
+		if err != nil {
 			left = append(left, Leftover{ThreadID: id, Path: filepath.Join(m.root, id), Err: err})
 		}
 	}
