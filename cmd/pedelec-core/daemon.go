@@ -123,6 +123,9 @@ func (d *core) Open(ctx context.Context) (err error) {
 	if err := ipc.RemoveStaleRuntimeFiles(d.home); err != nil {
 		return fmt.Errorf("the runtime file of an earlier run cannot be removed: %w", err)
 	}
+	if err := fault.Point("daemon.open.cleared"); err != nil {
+		return err
+	}
 	d.linkCLI()
 	d.openProviders()
 	d.openTools()

@@ -9,8 +9,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
-	"sync/atomic"
+	"sync"
 
 	"github.com/go-json-experiment/json"
 )
@@ -18,95 +19,139 @@ import (
 // toolTexts make the agent call frontend tools, one of which has no time.
 var toolTexts = []string{`call ask {"n":1}`, `call-parallel 3 ask`, `call ask {"timeoutMs":20}`, `call add {"a":1,"b":2} ; echo done`}
 
-// answerPrefix begins the request ids of submitted results; the tool request's own
-// id follows.
+// answerPrefix begins the request ids of submitted results; what the result is
+// marked with follows.
 const answerPrefix = "answer "
+
+// secondAnswer is how rarely a tool call gets another answer at once, as from a
+// second tab: the first one counts.
+const secondAnswer = 4
+
+// answerMark finds in what was said of a result which of the answers to which tool
+// request it was.
+var answerMark = regexp.MustCompile(`answered:([A-Za-z0-9_-]+)/([0-9]+)`)
 
 // toolAnswers is what a client knows of the answers that it gave.
 type toolAnswers struct {
-	acked map[string]bool // tool requests whose result was acknowledged
+	mu     sync.Mutex
+	serial int
+	acked  map[string]string // tool request → number of the answer that was acknowledged
 }
 
-// exchanged counts what a client was acknowledged with pages' business.
-type exchanged struct{ answers, uploads atomic.Int64 }
-
-// exchanged tells what all clients were acknowledged.
-func (r *crash) exchanged() string {
-	var answers, uploads int64
-	for _, cl := range r.clients {
-		answers += cl.did.answers.Load()
-		uploads += cl.did.uploads.Load()
-	}
-	return fmt.Sprintf("%d answers of tools and %d uploads", answers, uploads)
+// next numbers an answer, of a thread.
+func (a *toolAnswers) next() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.serial++
+	return a.serial
 }
 
 // tell lets a client answer a tool call, or leave it alone.
 func (cl *client) tell(c *conn, w *witness, e event) error {
-	var a asked
-	if err := json.Unmarshal(e.raw, &a); err != nil {
+	var call asked
+	if err := json.Unmarshal(e.raw, &call); err != nil {
 		return err
 	}
-	if strings.HasSuffix(a.RequestID, "0") {
+	if strings.HasSuffix(call.RequestID, "0") {
 		return nil // one in a few is never answered
 	}
-	payload, err := json.Marshal(object{"threadId": w.id, "requestId": a.RequestID, "result": object{"args": a.Args}})
-	if err != nil {
-		return err
+	for {
+		serial := w.answers.next()
+		mark := fmt.Sprintf("answered:%s/%d", call.RequestID, serial)
+		payload, err := json.Marshal(object{"threadId": w.id, "requestId": call.RequestID, "result": object{"args": call.Args, "mark": mark}})
+		if err != nil {
+			return err
+		}
+		_, line, err := c.request(envelope{RequestID: answerPrefix + mark, Type: "submit_tool_result", Payload: payload})
+		if err != nil {
+			return err
+		}
+		_ = c.send(line) // a broken connection shows at the next read
+		if serial%secondAnswer != 0 {
+			return nil
+		}
 	}
-	_, line, err := c.request(envelope{RequestID: answerPrefix + a.RequestID, Type: "submit_tool_result", Payload: payload})
-	if err != nil {
-		return err
-	}
-	_ = c.send(line) // a broken connection shows at the next read
-	return nil
 }
 
 // acknowledged takes the response to a submitted result.
-func (cl *client) acknowledged(w *witness, m message) {
-	id, ours := strings.CutPrefix(m.RequestID, answerPrefix)
-	if !ours || !m.OK {
-		return
+func (a *toolAnswers) acknowledged(m message, t *tally) error {
+	mark := answerMark.FindStringSubmatch(m.RequestID)
+	if mark == nil || !m.OK {
+		return nil
 	}
-	cl.did.answers.Add(1)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.answers.acked == nil {
-		w.answers.acked = map[string]bool{}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.acked == nil {
+		a.acked = map[string]string{}
 	}
-	w.answers.acked[id] = true
+	if before, twice := a.acked[mark[1]]; twice {
+		return fmt.Errorf("two answers to the tool request %s were acknowledged: number %s and number %s", mark[1], before, mark[2])
+	}
+	a.acked[mark[1]] = mark[2]
+	t.answers.Add(1)
+	return nil
 }
 
-// check holds the journal of a thread to what is true of tool calls: each request
-// is asked once, answered once at most, and an acknowledged answer is there.
-func (a *toolAnswers) check(thread string, journal []event) error {
-	calls, results := map[string]int{}, map[string]int{}
+// check holds the journal of a thread, and what its agent noted, to what is true
+// of tool calls: each request is asked once and answered once at most, an
+// acknowledged answer is there, and page and agent know of the same one.
+func (a *toolAnswers) check(thread string, journal []event, noted map[string][]string) error {
+	calls, results, told := map[string]int{}, map[string]int{}, map[string]string{}
 	for _, e := range journal {
-		if e.Type != "tool_call" && e.Type != "tool_result" {
-			continue
+		var call asked
+		if e.Type == "tool_call" || e.Type == "tool_result" {
+			if err := json.Unmarshal(e.raw, &call); err != nil {
+				return err
+			}
 		}
-		var told asked
-		if err := json.Unmarshal(e.raw, &told); err != nil {
-			return err
-		}
-		id := told.RequestID
-		if e.Type == "tool_call" {
+		id := call.RequestID
+		switch e.Type {
+		case "tool_call":
 			calls[id]++
+		case "tool_result":
+			if results[id]++; calls[id] != 1 || results[id] != 1 {
+				return fmt.Errorf("%s: the tool request %s was asked %d times and answered %d times", thread, id, calls[id], results[id])
+			}
+		case "assistant_message":
+		default:
 			continue
 		}
-		if results[id]++; calls[id] != 1 || results[id] != 1 {
-			return fmt.Errorf("%s: the tool request %s was asked %d times and answered %d times", thread, id, calls[id], results[id])
+		for _, mark := range answerMark.FindAllSubmatch(e.raw, -1) {
+			if err := oneAnswer(told, string(mark[1]), string(mark[2])); err != nil {
+				return fmt.Errorf("%s: %w", thread, err)
+			}
 		}
 	}
 	for id, n := range calls {
 		if n != 1 {
 			return fmt.Errorf("%s: the tool request %s was asked %d times", thread, id, n)
 		}
+		for _, number := range noted[id] {
+			if err := oneAnswer(told, id, number); err != nil {
+				return fmt.Errorf("%s: its agent: %w", thread, err)
+			}
+		}
 	}
-	for id := range a.acked {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for id, number := range a.acked {
 		if results[id] != 1 {
 			return fmt.Errorf("%s: the acknowledged answer to %s is lost", thread, id)
 		}
+		if err := oneAnswer(told, id, number); err != nil {
+			return fmt.Errorf("%s: what was acknowledged: %w", thread, err)
+		}
 	}
+	return nil
+}
+
+// oneAnswer notes which answer a tool request got, and fails if it was another one
+// before.
+func oneAnswer(told map[string]string, id, number string) error {
+	if before, ok := told[id]; ok && before != number {
+		return fmt.Errorf("the tool request %s was answered with number %s and with number %s", id, before, number)
+	}
+	told[id] = number
 	return nil
 }
 
@@ -120,9 +165,8 @@ const (
 
 // versions is what a client knows of the file that it uploads to a thread.
 type versions struct {
-	folder string // of the thread's assets; "" = it is not looked at
-	acked  int    // last version that was acknowledged; 0 = none
-	tried  int    // last version that was sent
+	acked int // last version that was acknowledged; 0 = none
+	tried int // last version that was sent
 }
 
 func versionBytes(n int) []byte {
@@ -131,7 +175,7 @@ func versionBytes(n int) []byte {
 
 // upload sends the next version of a thread's file.
 func (cl *client) upload(c *conn, w *witness) bool {
-	if w.file.folder == "" {
+	if w.folder == "" {
 		return true
 	}
 	var ticket uploadTicket
@@ -139,7 +183,7 @@ func (cl *client) upload(c *conn, w *witness) bool {
 		"threadId": w.id, "filename": crashFile, "sizeBytes": crashFileUnit * crashFileSize, "targetPath": "/" + crashFile,
 	}, &ticket)
 	if err != nil {
-		return alive(err)
+		return isAnswer(err)
 	}
 	w.file.tried++
 	req, err := http.NewRequest(http.MethodPut, ticket.URL, bytes.NewReader(versionBytes(w.file.tried)))
@@ -155,7 +199,7 @@ func (cl *client) upload(c *conn, w *witness) bool {
 	defer res.Body.Close()
 	if _, err := io.Copy(io.Discard, res.Body); err == nil && res.StatusCode == http.StatusCreated {
 		w.file.acked = w.file.tried
-		cl.did.uploads.Add(1)
+		cl.tally.uploads.Add(1)
 	}
 	return true
 }
@@ -163,21 +207,22 @@ func (cl *client) upload(c *conn, w *witness) bool {
 // check looks at the file after a restart, when its thread is loaded: it is a
 // whole version, not older than the one that was acknowledged, and nothing else is
 // left.
-func (v *versions) check() error {
-	if v.folder == "" || v.tried == 0 {
+func (v *versions) check(workspace string) error {
+	if v.tried == 0 {
 		return nil
 	}
-	err := waitFor(orphanLimit, "the temporary file to be gone from "+v.folder, func() (bool, error) {
-		left, err := filepath.Glob(filepath.Join(v.folder, ".pedelec-*"))
+	folder := filepath.Join(workspace, ".pedelec-runtime", "assets")
+	err := waitFor(orphanLimit, "the temporary file to be gone from "+folder, func() (bool, error) {
+		left, err := filepath.Glob(filepath.Join(folder, ".pedelec-*"))
 		return len(left) == 0, err
 	})
 	if err != nil {
 		return err
 	}
-	got, err := os.ReadFile(filepath.Join(v.folder, crashFile))
+	got, err := os.ReadFile(filepath.Join(folder, crashFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		if v.acked != 0 {
-			return fmt.Errorf("%s: version %d was acknowledged and is lost", v.folder, v.acked)
+			return fmt.Errorf("%s: version %d was acknowledged and is lost", folder, v.acked)
 		}
 		return nil
 	}
@@ -189,5 +234,5 @@ func (v *versions) check() error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s: %d bytes that begin with %q; versions %d to %d are possible", v.folder, len(got), clip(got[:min(len(got), crashFileUnit)]), v.acked, v.tried)
+	return fmt.Errorf("%s: %d bytes that begin with %q; versions %d to %d are possible", folder, len(got), clip(got[:min(len(got), crashFileUnit)]), v.acked, v.tried)
 }

@@ -21,8 +21,21 @@ func openWeb(endpoint, token string) (*conn, error) { return openWebOver(endpoin
 
 // openWebOver is openWeb over a connection that the caller makes.
 func openWebOver(endpoint, token string, dial func(network, address string) (net.Conn, error)) (*conn, error) {
+	return openSocket(endpoint, http.Header{"Authorization": {"Bearer " + token}}, dial)
+}
+
+// openPage connects as a page of an origin does, with a version of the SDK.
+func openPage(endpoint, origin string) (*conn, error) {
+	c, err := openSocket(endpoint, http.Header{"Origin": {origin}}, net.Dial)
+	if err == nil {
+		c.version = "1.0.0"
+	}
+	return c, err
+}
+
+func openSocket(endpoint string, header http.Header, dial func(network, address string) (net.Conn, error)) (*conn, error) {
 	dialer := websocket.Dialer{HandshakeTimeout: patience, NetDial: dial}
-	ws, res, err := dialer.Dial("ws://"+endpoint+"/v1/ipc", http.Header{"Authorization": {"Bearer " + token}})
+	ws, res, err := dialer.Dial("ws://"+endpoint+"/v1/ipc", header)
 	if err != nil {
 		return nil, err
 	}

@@ -97,6 +97,7 @@ type conn struct {
 	stop    chan struct{}
 	readErr error // why lines was closed; read it after that
 	token   string
+	version string // of the application's SDK; "" = it does not say
 	nextID  int
 	events  []event // arrived, not yet taken
 }
@@ -213,6 +214,9 @@ func (c *conn) request(e envelope) (id string, line []byte, err error) {
 	}
 	if e.AuthToken == nil && c.token != "" {
 		e.AuthToken = &c.token
+	}
+	if e.CallerVersion == nil && c.version != "" {
+		e.CallerVersion = &c.version
 	}
 	line, err = json.Marshal(e)
 	return e.RequestID, append(line, '\n'), err

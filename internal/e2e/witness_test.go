@@ -17,21 +17,26 @@ type witness struct {
 	id      string
 	managed bool        // ends with the daemon that made it
 	done    chan string // operations that were seen to end; what nobody waits for is dropped
-	file    versions    // of what was uploaded, used by the thread's client alone
+	folder  string      // its workspace, if the client chose it
+	file    versions    // of what was uploaded; used by the thread's client alone, as is
+	open    []question  // what got no answer
+
+	answers toolAnswers
 
 	mu      sync.Mutex
+	turns   map[string]bool   // operations that were ever asked for; true = a preparation
 	acked   []string          // operations whose admission was acknowledged, oldest first
 	refused map[string]string // operations that were refused, and why
 	ended   bool              // the end was acknowledged and nothing was asked for since
 	gone    bool              // a delete was asked for: it may exist or not
+	deleted bool              // the delete was acknowledged
 	durable map[uint64]string // what each number was
 	deltas  map[uint64]string // likewise, for text that is not stored
 	latest  uint64
-	answers toolAnswers
 }
 
 func newWitness(id string, managed bool) *witness {
-	return &witness{id: id, managed: managed, done: make(chan string, 64), refused: map[string]string{}, durable: map[uint64]string{}, deltas: map[uint64]string{}}
+	return &witness{id: id, managed: managed, done: make(chan string, 64), turns: map[string]bool{}, refused: map[string]string{}, durable: map[uint64]string{}, deltas: map[uint64]string{}}
 }
 
 // told takes an event that a client got.
@@ -67,6 +72,13 @@ func essence(raw jsontext.Value) (string, error) {
 	delete(m, "messageTruncated")
 	b, err := json.Marshal(m, json.Deterministic(true))
 	return string(b), err
+}
+
+// asked takes an operation that is about to be asked for.
+func (w *witness) asked(q question) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.turns[q.op] = q.message == ""
 }
 
 // admitted takes an acknowledged operation.
@@ -115,9 +127,12 @@ func lost(err error) error {
 
 // verify asks the daemon about the thread and compares all that was told.
 // restarted is true when another daemon made it.
-func (w *witness) verify(c *conn, rng *rand.Rand, restarted bool) error {
+func (w *witness) verify(c *conn, rng *rand.Rand, notes *agentNotes, restarted bool) error {
 	var s snapshot
 	err := c.call("thread_snapshot", object{"threadId": w.id}, &s)
+	if w.deleted && err == nil {
+		return fmt.Errorf("%s: its delete was acknowledged, and it is there", w.id)
+	}
 	if codeOf(err) == "THREAD_NOT_FOUND" {
 		if w.gone {
 			return nil
@@ -146,11 +161,14 @@ func (w *witness) verify(c *conn, rng *rand.Rand, restarted bool) error {
 	if err := w.compare(journal); err != nil {
 		return err
 	}
-	if err := w.answers.check(w.id, journal); err != nil {
+	if err := w.handed(journal, notes); err != nil {
 		return err
 	}
-	if restarted {
-		if err := w.file.check(); err != nil {
+	if err := w.answers.check(w.id, journal, notes.answers); err != nil {
+		return err
+	}
+	if restarted && w.folder != "" {
+		if err := w.file.check(w.folder); err != nil {
 			return err
 		}
 	}
@@ -240,6 +258,35 @@ func (w *witness) compare(journal []event) error {
 		if running[op] == 0 {
 			return fmt.Errorf("%s: operation %s was completed and never begun", w.id, op)
 		}
+	}
+	return nil
+}
+
+// handed compares the turns of the journal with what agents noted: none was handed
+// to an agent twice, and those that succeeded were.
+func (w *witness) handed(journal []event, notes *agentNotes) error {
+	preparations := 0
+	for _, e := range journal {
+		if e.Type == "status_changed" && e.Status == "running" && w.turns[e.OperationID] {
+			preparations++
+		}
+		if e.Type != "operation_completed" || !e.Success {
+			continue
+		}
+		if prepares, ours := w.turns[e.OperationID]; ours && !prepares && len(notes.turns[e.OperationID]) == 0 {
+			return fmt.Errorf("%s: operation %s succeeded, and no agent got it", w.id, e.OperationID)
+		}
+	}
+	for op := range w.turns {
+		if got := notes.turns[op]; len(got) > 1 {
+			return fmt.Errorf("%s: operation %s was handed to agents %d times: %v", w.id, op, len(got), got)
+		}
+		if code, refused := w.refused[op]; refused && len(notes.turns[op]) > 0 {
+			return fmt.Errorf("%s: operation %s was refused with %s and handed to an agent all the same", w.id, op, code)
+		}
+	}
+	if got := notes.preparations[w.folder]; w.folder != "" && got > preparations {
+		return fmt.Errorf("%s: it was prepared %d times, and agents were asked %d times", w.id, preparations, got)
 	}
 	return nil
 }
