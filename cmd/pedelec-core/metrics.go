@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"regexp"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -16,6 +17,10 @@ type registry interface {
 	prometheus.Gatherer
 }
 
+// liveHeap is what the last garbage collection left: the one figure of the heap
+// that shows a leak without the noise of garbage.
+var liveHeap = collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile("^/gc/heap/live:bytes$")}
+
 // registerMetrics adds what belongs to no part: the program, its database, and
 // the agents.
 func (d *core) registerMetrics() error {
@@ -25,7 +30,7 @@ func (d *core) registerMetrics() error {
 	})
 	build.Set(1)
 	errs := []error{
-		d.metrics.Register(collectors.NewGoCollector()),
+		d.metrics.Register(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(liveHeap))),
 		d.metrics.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
 		d.metrics.Register(build),
 		d.metrics.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -27,5 +27,6 @@
 //	-starts.rounds N   rounds of starts at the same moment
 //	-real              also drive real agent programs; needs npm the first time
 //	-browser           also drive a real browser; needs Node.js, and apt or npm the first time
+//	-soak TIME         run mixed load for so long, print what the daemon holds as a table
 //	-bench.write FILE  write the table of measured figures
 package e2e

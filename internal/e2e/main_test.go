@@ -16,6 +16,7 @@ var (
 	crashSeed   = flag.Uint64("crash.seed", 0, "seed of the crash suite; 0 picks one")
 	realAgents  = flag.Bool("real", false, "also drive real agent programs")
 	browserRun  = flag.Bool("browser", false, "also drive a real browser")
+	soakTime    = flag.Duration("soak", 0, "run the soak for so long and print its table")
 	benchWrite  = flag.String("bench.write", "", "write the table of measured figures to this file")
 )
 
