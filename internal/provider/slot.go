@@ -115,7 +115,10 @@ func (s *slot) list() []*instance {
 func (s *slot) acquire(ctx context.Context, spec thread.SessionSpec) (*instance, error) {
 	launch, err := s.plan(ctx, spec)
 	if err != nil {
-		if inst := s.running(spec.Permission); inst != nil && ctx.Err() == nil {
+		if ctx.Err() != nil {
+			return nil, err // before anything is counted as opening
+		}
+		if inst := s.running(spec.Permission); inst != nil {
 			return inst, nil // a program that runs is good, whatever became of its file
 		}
 		return nil, err

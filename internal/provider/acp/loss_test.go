@@ -181,6 +181,23 @@ func TestAnIdleProcessStops(t *testing.T) {
 	}
 }
 
+// TestAnAttachThatWasGivenUpDoesNotKeepTheProcessForEver gives up the attach of a turn
+// that was cancelled before it began: the process once counted it as one that still
+// opened, and never stopped again.
+func TestAnAttachThatWasGivenUpDoesNotKeepTheProcessForEver(t *testing.T) {
+	r := newRig(t, OpenCode(), knobs{}, func(c *provider.Config) { c.IdleStop = 50 * time.Millisecond })
+	a, _ := r.open(r.spec("t1"))
+	givenUp, cancel := context.WithCancel(r.ctx)
+	cancel()
+	if _, err := r.manager.Attach(givenUp, r.spec("t2"), newCollector(t)); err == nil {
+		t.Fatal("it was attached all the same")
+	}
+	if err := a.Conversation.Close(r.ctx); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the idle stop", func() bool { return len(r.pids()) == 0 })
+}
+
 func TestCloseStopsEverythingAndRefusesWhatComesAfter(t *testing.T) {
 	r := newRig(t, OpenCode(), knobs{IgnoreTerm: true})
 	a, sink := r.open(r.spec("t1"))
