@@ -80,6 +80,9 @@ func normalizeHost(u *url.URL) (string, bool) {
 		}
 		return "[" + addr.String() + "]", true
 	}
+	if !utf8.ValidString(name) { // %80 and the like were decoded
+		return "", false
+	}
 	ascii, err := hostRules.ToASCII(name)
 	if err != nil || ascii == "" || strings.HasPrefix(ascii, ".") || strings.Contains(ascii, "..") {
 		return "", false

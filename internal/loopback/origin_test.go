@@ -66,6 +66,7 @@ func TestNormalizeOrigin(t *testing.T) {
 		{"list", "https://a.example, https://b.example", ""},
 		{"wildcard", "https://*.example", ""},
 		{"bad punycode", "https://xn--a.example", ""},
+		{"invalid UTF-8, encoded", "http://0%8000", ""}, // was http://xn--000-5t7s, which is none
 		{"invalid UTF-8", "https://app\xff.example", ""},
 		{"extension id too short", "chrome-extension://abc", ""},
 		{"extension id of other letters", "chrome-extension://" + strings.Repeat("q", 32), ""},
