@@ -292,8 +292,9 @@ func (s *soakClient) moveFiles() error {
 	if err := s.halfUpload(ticket); err != nil {
 		return err
 	}
-	if _, err = s.uploadTicket(id); err != nil { // a ticket that nobody uses
-		return s.may(err, "THREAD_BUSY") // the broken upload has not been noticed yet
+	_, err = s.uploadTicket(id)                       // a ticket that nobody uses
+	if err := s.may(err, "THREAD_BUSY"); err != nil { // the broken upload may not have been noticed yet
+		return err
 	}
 	if err := s.c.call("list_assets", object{"threadId": id}, nil); err != nil {
 		return err
@@ -414,7 +415,10 @@ func (s *soakClient) cancelAndResume() error {
 		return err
 	}
 	if err := s.c.call("resume_thread", payload, nil); err != nil {
-		return s.may(err, "THREAD_NOT_FOUND") // retention was quicker
+		if err := s.may(err, "THREAD_NOT_FOUND"); err != nil { // retention was quicker
+			return err
+		}
+		return nil
 	}
 	if err := s.c.call("subscribe_thread", payload, nil); err != nil {
 		return err

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // sample is what a daemon holds at one moment. What the system does not tell is
@@ -95,25 +97,49 @@ func parseMetrics(r io.Reader) (map[string]float64, error) {
 const restCollections = 3
 
 // atRest waits until nothing is left of a load, and returns what the daemon holds
-// then.
+// then. When it keeps something, the daemon is made to print its goroutines, which
+// ends it.
 func atRest(d *daemon) (sample, error) {
 	var s sample
 	err := waitFor(patience, "the daemon to come to rest", func() (done bool, err error) {
 		s, err = take(d)
 		return s.loaded+s.conns+s.subscriptions+s.agents+s.children == 0, err
 	})
-	if err != nil {
-		return s, fmt.Errorf("%w; it has %+v", err, s)
+	if err == nil {
+		s, err = collected(d, s.collections+restCollections)
 	}
-	return collected(d, s.collections+restCollections)
+	if err != nil {
+		return s, fmt.Errorf("%w; it has %+v, agents %s and goroutines\n%s", err, s, runtimesOf(d), stacks(d))
+	}
+	return s, nil
 }
 
 // collected makes the daemon collect its garbage by asking for metrics, which makes
-// some, and returns what it holds then.
-func collected(d *daemon, collections int64) (s sample, err error) {
+// some, and returns the least that it held meanwhile: a question may find the
+// connection of the one before not put away yet.
+func collected(d *daemon, collections int64) (least sample, err error) {
 	err = waitFor(patience, "the daemon to collect its garbage", func() (bool, error) {
-		s, err = take(d)
+		s, err := take(d)
+		if least.collections > 0 {
+			s.goroutines, s.fds = min(s.goroutines, least.goroutines), min(s.fds, least.fds)
+		}
+		least = s
 		return s.collections >= collections, err
 	})
-	return s, err
+	return least, err
+}
+
+// runtimesOf tells which agents run, for the message of a failed test.
+func runtimesOf(d *daemon) string {
+	c, err := open(d.info.Endpoint)
+	if err != nil {
+		return err.Error()
+	}
+	defer c.Close()
+	c.token = d.info.Token
+	var list jsontext.Value
+	if err := c.call("list_runtimes", nil, &list); err != nil {
+		return err.Error()
+	}
+	return string(list)
 }
