@@ -16,6 +16,8 @@ TARGETS  := $(foreach s,$(SYSTEMS),$(foreach m,$(MACHINES),$(s)/$(m)))
 
 CRASH_ROUNDS ?= 100
 FUZZTIME     ?= 30s
+FUZZ         ?=
+SOAK         ?= 10m
 
 .DEFAULT_GOAL := help
 
@@ -65,11 +67,12 @@ crash: ## Kill the daemon in CRASH_ROUNDS rounds (100), at random moments and at
 	go test ./internal/e2e -run '^TestCrash$$' -count=1 -timeout 120m -v -args -crash.rounds=$(CRASH_ROUNDS)
 
 .PHONY: fuzz
-fuzz: ## Run every fuzz test for FUZZTIME (30s)
-	@grep -rn --include='*_test.go' -oE '^func Fuzz[A-Za-z0-9_]*' internal cmd | sort | while IFS=: read -r file _ name; do \
-		name=$${name#func }; echo "$$name in $$(dirname $$file)"; \
-		go test ./$$(dirname $$file) -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) || exit 1; \
-	done
+fuzz: ## Run every fuzz test for FUZZTIME (30s), side by side; FUZZ=PATTERN picks some by folder/name
+	go run ./internal/fuzzall -fuzztime $(FUZZTIME) -run '$(FUZZ)'
+
+.PHONY: soak
+soak: ## Run mixed load for SOAK (10m); print what the daemon holds as a table, and fail if it grows
+	go test ./internal/e2e -run '^TestSoak$$' -count=1 -timeout 0 -v -args -soak=$(SOAK)
 
 .PHONY: e2e-real
 e2e-real: ## Drive the real Codex, OpenCode and Claude Code against a model server on loopback; needs npm the first time

@@ -55,6 +55,7 @@ var mayImport = map[string][]string{
 	"internal/tool":       {"internal/fault"},
 	"internal/fault":      {},
 	"internal/webdemo":    {"internal/loopback", "client/js"},
+	"internal/fuzzall":    {}, // the program behind make fuzz
 	"client/js":           {}, // the JavaScript module; Go only embeds it
 }
 
@@ -79,6 +80,9 @@ type goPackage struct {
 	Standard   bool
 	GoFiles    []string
 	Imports    []string
+
+	TestGoFiles  []string
+	XTestGoFiles []string
 }
 
 // name returns the package's folder inside the module.
@@ -218,6 +222,60 @@ func TestEveryPackageSaysWhatItIs(t *testing.T) {
 	}
 }
 
+// TestGoroutinesAreWatchedForLeaks asks that the tests of every package which starts
+// goroutines fail when one is left.
+func TestGoroutinesAreWatchedForLeaks(t *testing.T) {
+	for _, p := range list(t, "linux") { // all tests run there
+		tests := slices.Concat(p.TestGoFiles, p.XTestGoFiles)
+		if len(tests) == 0 {
+			continue // its users are checked
+		}
+		place := ""
+		for _, file := range p.GoFiles {
+			place = cmp.Or(place, startOfGoroutine(t, filepath.Join(p.Dir, file)))
+		}
+		if place != "" && !slices.ContainsFunc(tests, func(file string) bool { return looksForLeaks(t, filepath.Join(p.Dir, file)) }) {
+			t.Errorf("%s starts a goroutine (%s), and no TestMain of it uses goleak", p.name(), place)
+		}
+	}
+}
+
+// startOfGoroutine returns a place in a file that starts a goroutine, by a go
+// statement or the method Go of a group, or "".
+func startOfGoroutine(t *testing.T, path string) (place string) {
+	t.Helper()
+	files := token.NewFileSet()
+	tree, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(n ast.Node) string {
+		return fmt.Sprintf("%s:%d", filepath.Base(path), files.Position(n.Pos()).Line)
+	}
+	ast.Inspect(tree, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			place = at(n)
+		case *ast.CallExpr:
+			if sel, ok := n.Fun.(*ast.SelectorExpr); ok && sel.Sel.Name == "Go" {
+				place = at(n)
+			}
+		}
+		return place == ""
+	})
+	return place
+}
+
+// looksForLeaks reports whether a file has a TestMain that uses goleak.
+func looksForLeaks(t *testing.T, path string) bool {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Contains(text, []byte("\nfunc TestMain(")) && bytes.Contains(text, []byte("goleak."))
+}
+
 func TestNoFileIsTooLong(t *testing.T) {
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -246,7 +304,7 @@ func TestNoFileIsTooLong(t *testing.T) {
 // list returns the packages of this module as one system sees them.
 func list(t *testing.T, goos string) []goPackage {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-e", "-json=Dir,ImportPath,Doc,Standard,GoFiles,Imports", "./...")
+	cmd := exec.Command("go", "list", "-e", "-json=Dir,ImportPath,Doc,Standard,GoFiles,Imports,TestGoFiles,XTestGoFiles", "./...")
 	cmd.Env = append(os.Environ(), "GOOS="+goos, "CGO_ENABLED=0")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

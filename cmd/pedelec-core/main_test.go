@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
 
 	"github.com/pedelec/pedelec-core/internal/ipc"
 )
@@ -24,7 +26,22 @@ var update = flag.Bool("update", false, "write golden files and generated parts 
 
 // TestMain makes the test binary the program itself when a script calls it.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"pedelec-core": main, cliName: main})
+	testscript.Main(leakChecked{m}, map[string]func(){"pedelec-core": main, cliName: main})
+}
+
+// leakChecked looks for goroutines that are left when all tests have passed.
+type leakChecked struct{ m *testing.M }
+
+func (l leakChecked) Run() int {
+	code := l.m.Run()
+	if code != 0 {
+		return code
+	}
+	if err := goleak.Find(); err != nil {
+		fmt.Fprintln(os.Stderr, "goleak:", err)
+		return 1
+	}
+	return 0
 }
 
 // TestScripts runs the commands as a shell would; each script has a home of its
