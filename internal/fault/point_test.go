@@ -166,3 +166,28 @@ func BenchmarkPointUnarmed(b *testing.B) {
 		_ = Point("p")
 	}
 }
+
+// FuzzArm reads failpoint lists: one that cannot be read changes nothing, and one
+// that can names every point that it arms.
+func FuzzArm(f *testing.F) {
+	for _, s := range []string{"store.commit.before=kill@3", "a=error;b=full@*", "a=sleep:5ms", "a=kill%12.5", "a=panic:why", ";;", "=kill", "a=kill%NaN", "a=kill@0"} {
+		f.Add(s)
+	}
+	f.Cleanup(func() { _ = Arm("") })
+	f.Fuzz(func(t *testing.T, spec string) {
+		if err := Arm("before=error"); err != nil {
+			t.Fatal(err)
+		}
+		if err := Arm(spec); err != nil {
+			if armed := Armed(); len(armed) != 1 || armed[0] != "before" {
+				t.Fatalf("%q is refused and leaves %q armed", spec, armed)
+			}
+			return
+		}
+		for _, name := range Armed() {
+			if name == "" || !strings.Contains(spec, name+"=") {
+				t.Fatalf("%q arms %q", spec, name)
+			}
+		}
+	})
+}

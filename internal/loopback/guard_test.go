@@ -278,3 +278,39 @@ func FuzzCheckHost(f *testing.F) {
 		}
 	})
 }
+
+// FuzzJudge looks at whole requests: under a foreign Host nobody is admitted, and a
+// page is admitted only where pages are meant to come in, and only by an origin that
+// can be told.
+func FuzzJudge(f *testing.F) {
+	f.Add("127.0.0.1:4711", "GET", "https://app.example", "cross-site", uint8(2), true)
+	f.Add("localhost:4711", "POST", "http://localhost:4711", "same-origin", uint8(1), true)
+	f.Add("rebound.example:4711", "GET", "", "", uint8(3), false)
+	f.Add("127.0.0.1:4711", "PUT", "null", "none", uint8(2), true)
+	classes := []Class{Health, Ticket, Agent, Socket, Inspect, 0}
+	f.Fuzz(func(t *testing.T, host, method, origin, site string, n uint8, stated bool) {
+		class := classes[int(n)%len(classes)]
+		r := &http.Request{Method: method, Host: host, Header: http.Header{"Sec-Fetch-Site": {site}}}
+		if stated {
+			r.Header["Origin"] = []string{origin}
+		}
+		v := Guard{Port: 4711}.Judge(r, class)
+		if !v.Admitted() {
+			if v.Status < 400 || v.Status > 499 || v.Reason == "" {
+				t.Fatalf("refused with %+v", v)
+			}
+			return
+		}
+		if !CheckHost(host, 4711) || class == 0 {
+			t.Fatalf("%q was admitted to class %d", host, class)
+		}
+		if !stated {
+			return
+		}
+		_, told := NormalizeOrigin(origin)
+		own := strings.EqualFold(origin, "http://"+host)
+		if class == Health || class == Agent || class == Socket && !told || class == Inspect && !own {
+			t.Fatalf("a page of %q was admitted to class %d", origin, class)
+		}
+	})
+}

@@ -277,3 +277,29 @@ func BenchmarkPeerCheck(b *testing.B) {
 		}
 	}
 }
+
+// FuzzParseDiag reads answers of the kernel: only one about the very socket that was
+// asked for names an owner.
+func FuzzParseDiag(f *testing.F) {
+	local, remote := netip.MustParseAddrPort("127.0.0.1:4711"), netip.MustParseAddrPort("127.0.0.1:50000")
+	whole := make([]byte, unix.SizeofNlMsghdr+diagAnswerSize)
+	binary.NativeEndian.PutUint16(whole[4:], unix.SOCK_DIAG_BY_FAMILY)
+	binary.BigEndian.PutUint16(whole[unix.SizeofNlMsghdr+sockIDInAnswer+sockIDSport:], local.Port())
+	binary.BigEndian.PutUint16(whole[unix.SizeofNlMsghdr+sockIDInAnswer+sockIDDport:], remote.Port())
+	f.Add(whole)
+	f.Add(whole[:20])
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, answer []byte) {
+		owner, err := parseDiag(answer, local, remote)
+		if err != nil {
+			if owner != (socketOwner{}) {
+				t.Fatalf("%v, and yet the owner %+v", err, owner)
+			}
+			return
+		}
+		id := answer[unix.SizeofNlMsghdr+sockIDInAnswer:]
+		if binary.BigEndian.Uint16(id[sockIDSport:]) != local.Port() || binary.BigEndian.Uint16(id[sockIDDport:]) != remote.Port() {
+			t.Fatalf("%x is about another socket", answer)
+		}
+	})
+}

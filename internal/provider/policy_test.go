@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/pedelec/pedelec-core/internal/thread"
@@ -199,10 +201,44 @@ func FuzzSimpleCommandNeverLetsMetaBytesThroughUnquoted(f *testing.F) {
 	f.Add(`pedelec-cli $(x)`)
 	f.Fuzz(func(t *testing.T, command string) {
 		words, ok := simpleCommand(command)
-		if ok && len(words) == 0 {
+		if !ok {
+			return
+		}
+		if len(words) == 0 {
 			t.Fatal("a command without words")
 		}
+		if strings.ContainsAny(unquoted(command), shellMeta) {
+			t.Fatalf("%q is taken for simple", command)
+		}
+		var quoted strings.Builder // as a shell is sure to take each word
+		for _, word := range words {
+			quoted.WriteString(" '" + strings.ReplaceAll(word, "'", `'"'"'`) + "'")
+		}
+		if again, ok := simpleCommand(quoted.String()); !ok || !slices.Equal(again, words) {
+			t.Fatalf("%q has the words %q, which are %q when they are quoted", command, words, again)
+		}
 	})
+}
+
+// unquoted is what of a command stands outside of quotes.
+func unquoted(command string) string {
+	var plain strings.Builder
+	quote, escaped := byte(0), false
+	for _, c := range []byte(command) {
+		switch {
+		case escaped:
+			escaped = false
+		case quote == '"' && c == '\\':
+			escaped = true
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote == 0 && (c == '"' || c == '\''):
+			quote = c
+		case quote == 0:
+			plain.WriteByte(c)
+		}
+	}
+	return plain.String()
 }
 
 func mustDo(t *testing.T, err error) {

@@ -1,0 +1,65 @@
+package acp
+
+import (
+	"context"
+	"testing"
+
+	"github.com/rs/zerolog"
+
+	"github.com/pedelec/pedelec-core/internal/fault"
+	"github.com/pedelec/pedelec-core/internal/provider"
+	"github.com/pedelec/pedelec-core/internal/thread"
+)
+
+// blind is a sink that only counts.
+type blind struct{ frames, ends int }
+
+func (b *blind) Frame(f thread.Frame) {
+	b.frames++
+	if f.Kind == thread.FrameFinished {
+		b.ends++
+	}
+}
+
+// prompted returns a runtime whose session "s" has written a prompt, request 1.
+func prompted(t *testing.T, sink thread.Sink) *Runtime {
+	r := newRuntime(OpenCode(), provider.Link{
+		Write: func(context.Context, []byte) error { return nil }, Post: func([]byte) error { return nil },
+		Changed: func() {}, Log: zerolog.Nop(), Redactor: &fault.Redactor{},
+	})
+	s := &session{r: r, id: "s", threadID: "t", out: provider.NewOutlet(sink)}
+	r.sessions[s.id] = s
+	if err := s.StartTurn(t.Context(), thread.Turn{ID: 1, Text: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// FuzzFeed feeds a line of an agent, twice, to a turn: however it ends, it ends once.
+func FuzzFeed(f *testing.F) {
+	for _, line := range []string{
+		`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":"a"}}}}`,
+		`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"tool_call","toolCallId":"c","title":"pedelec_paint","status":"pending","rawInput":{"a":1}}}}`,
+		`{"jsonrpc":"2.0","id":7,"method":"session/request_permission","params":{"sessionId":"s","toolCall":{"toolCallId":"c","rawInput":{"path":"/x"}},"options":[{"optionId":"o","kind":"allow_once"}]}}`,
+		`{"jsonrpc":"2.0","id":1,"result":{"stopReason":"end_turn","usage":{"totalTokens":5}}}`,
+		`{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"no login","data":{}}}`,
+		`{"jsonrpc":"2.0","id":"8","method":"fs/read_text_file","params":{"path":"/etc/passwd"}}`, `[]`, ``,
+	} {
+		f.Add([]byte(line))
+	}
+	f.Fuzz(func(t *testing.T, line []byte) {
+		sink := &blind{}
+		r := prompted(t, sink)
+		r.Feed(line)
+		r.Feed(line)
+		r.Skipped(line)
+		r.Gone(fault.New(fault.ProviderRuntimeDisconnected, "Over."))
+		r.tasks.Wait()
+		if sink.ends != 1 {
+			t.Errorf("%d terminal frames after %q", sink.ends, line)
+		}
+		if load := r.Load(); load != (provider.Load{}) {
+			t.Errorf("%q leaves %+v", line, load)
+		}
+	})
+}
