@@ -63,8 +63,8 @@ bench: ## Measure the promised figures, into docs/BENCHMARKS.md
 	go test ./internal/e2e -run '^TestBench$$' -count=1 -timeout 60m -v -args -bench.write=docs/BENCHMARKS.md
 
 .PHONY: crash
-crash: ## Kill the daemon in CRASH_ROUNDS rounds (100), at random moments and at every failpoint
-	go test ./internal/e2e -run '^TestCrash$$' -count=1 -timeout 120m -v -args -crash.rounds=$(CRASH_ROUNDS)
+crash: ## Kill the daemon, then agents, in CRASH_ROUNDS rounds each (100): at random moments and at every failpoint
+	go test ./internal/e2e -run '^TestCrash(OfAgents)?$$' -count=1 -timeout 120m -v -args -crash.rounds=$(CRASH_ROUNDS)
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz test for FUZZTIME (30s), side by side; FUZZ=PATTERN picks some by folder/name

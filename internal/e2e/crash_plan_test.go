@@ -11,12 +11,13 @@ import (
 	"testing"
 )
 
-// moment is when a failpoint of the daemon is met.
+// moment is when a failpoint is met.
 type moment int
 
 const (
 	underLoad   moment = iota
 	duringStart        // or while it clears up behind it
+	inAgents           // in the scripted agent, on its way to an answer
 	elsewhere          // not in this suite; see notHere
 )
 
@@ -71,7 +72,10 @@ var ways = map[string]way{
 	"store.open.":             {at: duringStart, beforeSweep: true},
 	"workspace.clear.":        {at: duringStart, possible: (*crash).leftWorkspaces},
 
-	"scripted.":           {at: elsewhere},
+	"scripted.":       {at: inAgents, hits: 3},
+	"scripted.greet.": {at: inAgents},
+	"scripted.say.":   {at: inAgents, hits: deepestHit},
+
 	"store.compact.":      {at: elsewhere},
 	"store.create.before": {at: elsewhere, beforeSweep: true},
 	"store.migrate.":      {at: elsewhere},
@@ -80,7 +84,6 @@ var ways = map[string]way{
 // notHere says of each failpoint that no round is for why, by the beginning of its
 // name.
 var notHere = map[string]string{
-	"scripted.":           "is the agent's own; TestCrashOfAgents has it",
 	"store.compact.":      "needs a file of which more than 64 MiB is free; the store's own crash test has it",
 	"store.create.before": "is met in an empty home only, so before the first round",
 	"store.migrate.":      "needs a file of an older schema; the store's own crash test has it",
@@ -201,12 +204,13 @@ func (p *crashPlan) judge(t testing.TB) {
 	}
 }
 
-// report tells what became of the failpoints, a line each sort.
-func (p *crashPlan) report() string {
+// report tells what became of the failpoints of some moments, a line each.
+func (p *crashPlan) report(moments ...moment) string {
 	var untried, missed []string
-	for _, at := range []moment{underLoad, duringStart} {
+	for _, at := range moments {
 		for _, point := range p.queues[at] {
 			switch {
+			case at == elsewhere:
 			case p.tried[point] == 0:
 				untried = append(untried, point)
 			case p.met[point] == 0:
@@ -221,8 +225,11 @@ func (p *crashPlan) report() string {
 	}
 	fmt.Fprintf(&b, "failpoints missed:  %d %s\n", len(missed), strings.Join(missed, " "))
 	fmt.Fprintf(&b, "failpoints untried: %d %s\n", len(untried), strings.Join(untried, " "))
-	for _, prefix := range slices.Sorted(maps.Keys(notHere)) {
-		fmt.Fprintf(&b, "    %-28s %s\n", prefix, notHere[prefix])
+	if slices.Contains(moments, elsewhere) {
+		fmt.Fprintln(&b, "failpoints left out:")
+		for _, prefix := range slices.Sorted(maps.Keys(notHere)) {
+			fmt.Fprintf(&b, "    %-28s %s\n", prefix, notHere[prefix])
+		}
 	}
 	return b.String()
 }

@@ -27,8 +27,9 @@ func (r *crash) progress(n int) {
 // the last round must succeed in any case.
 const roundsForSuccess = 20
 
-// summary tells what a run has shown, and fails it if that is nothing.
-func (r *crash) summary() {
+// summary tells what a run has shown with failpoints of some moments, and fails it
+// if that is nothing.
+func (r *crash) summary(moments ...moment) {
 	ends := r.tally.outcomes()
 	if ends[""] == 0 && *crashRounds >= roundsForSuccess {
 		r.Error("not one turn succeeded under all that load, so it shows nothing")
@@ -46,8 +47,6 @@ func (r *crash) summary() {
 			fmt.Fprintf(&b, "    %-28s %4d\n", code, ends[code])
 		}
 	}
-	if r.points != nil {
-		b.WriteString(r.points.report())
-	}
+	b.WriteString(r.points.report(moments...))
 	r.Log(b.String())
 }

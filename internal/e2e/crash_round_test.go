@@ -57,9 +57,12 @@ func (r *crash) spawnArmed(point string) *daemon {
 		return spawn(r.T, r.home, serveCommand(r.T, r.home), crashDurations)
 	}
 	w := wayTo(point)
-	armed := fmt.Sprintf("PEDELEC_FAILPOINTS=%s%s=kill@%d", w.failing, point, 1+r.rng.IntN(max(1, w.hits)))
+	armed := fmt.Sprintf("PEDELEC_FAILPOINTS=%s%s=kill@%d", w.failing, point, r.hit(point))
 	return spawn(r.T, r.home, serveCommand(r.T, r.home), armed, crashDurations+w.durations)
 }
+
+// hit picks the hit of a failpoint at which it fires.
+func (r *crash) hit(point string) int { return 1 + r.rng.IntN(max(1, wayTo(point).hits)) }
 
 // buried ends a daemon for good and notes what it leaves.
 func (r *crash) buried(d *daemon) {

@@ -26,7 +26,6 @@ func TestCrash(t *testing.T) {
 	for _, cl := range r.clients {
 		cl.crashes = true
 	}
-	r.points = newCrashPlan(t, r.rng)
 	r.dieStarting("store.create.before") // met in an empty home only
 	for n := range *crashRounds {
 		r.round(n)
@@ -37,7 +36,7 @@ func TestCrash(t *testing.T) {
 	}
 	r.last()
 	r.points.judge(t)
-	r.summary()
+	r.summary(underLoad, duringStart, elsewhere)
 }
 
 // crash is a run of the crash suite: a home, and clients that live longer than
@@ -79,6 +78,7 @@ func newCrash(t *testing.T) *crash {
 	if err := os.Mkdir(r.work, 0o700); err != nil {
 		t.Fatal(err)
 	}
+	r.points = newCrashPlan(t, r.rng)
 	r.clients = newClients(crashClients, seed, r.work, &r.heard, &r.tally)
 	return r
 }

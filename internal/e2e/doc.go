@@ -4,8 +4,8 @@
 // agent.
 //
 // It owns the wire corpus (testdata/corpus, see the README there), the bad-input
-// suite, the crash suite, the search for secrets in what the daemon says, the
-// benchmarks, and the opt-in tests that drive real agent programs against the model
+// suite, the crash suites of the daemon (TestCrash) and of agents (TestCrashOfAgents),
+// the search for secrets in what the daemon says, the benchmarks, and the opt-in tests that drive real agent programs against the model
 // server in package modelserver, and a real browser by the script in folder browser.
 //
 // It never links the daemon's own transport or client: what a test reads is what
@@ -22,8 +22,8 @@
 // Flags, given after the package:
 //
 //	-update            rewrite the corpus' expectations from what the daemon says
-//	-crash.rounds N    rounds of the crash suite
-//	-crash.seed N      repeat a crash run
+//	-crash.rounds N    rounds of the crash suites
+//	-crash.seed N      let them draw the same lots again; what meets when is up to the machine
 //	-starts.rounds N   rounds of starts at the same moment
 //	-real              also drive real agent programs; needs npm the first time
 //	-browser           also drive a real browser; needs Node.js, and apt or npm the first time

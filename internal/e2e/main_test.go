@@ -12,8 +12,8 @@ import (
 
 var (
 	update      = flag.Bool("update", false, "rewrite the corpus' expectations from what the daemon says; review the diff")
-	crashRounds = flag.Int("crash.rounds", 3, "rounds of the crash suite")
-	crashSeed   = flag.Uint64("crash.seed", 0, "seed of the crash suite; 0 picks one")
+	crashRounds = flag.Int("crash.rounds", 3, "rounds of the crash suites")
+	crashSeed   = flag.Uint64("crash.seed", 0, "seed of the crash suites; 0 picks one")
 	realAgents  = flag.Bool("real", false, "also drive real agent programs")
 	browserRun  = flag.Bool("browser", false, "also drive a real browser")
 	soakTime    = flag.Duration("soak", 0, "run the soak for so long and print its table")

@@ -6,6 +6,10 @@ package e2e
 // readable. Tests that need them skip.
 func agents(string) []int { return nil }
 
+func agentIDs(string) map[int]string { return nil }
+
+func zombies(int) []int { return nil }
+
 func killOrphans(string) {}
 
 // holds cannot be told on this system, either.

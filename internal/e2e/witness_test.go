@@ -146,6 +146,11 @@ func (w *witness) verify(c *conn, rng *rand.Rand, notes *agentNotes, restarted b
 	if err != nil {
 		return err
 	}
+	if !restarted { // turns may go on, so agents are asked after the daemon
+		if err := notes.catchUp(); err != nil {
+			return err
+		}
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
