@@ -38,9 +38,10 @@ type logConfig struct {
 // openLog builds the root logger. The closer closes the file.
 func openLog(c logConfig) (zerolog.Logger, io.Closer) {
 	file := &lumberjack.Logger{Filename: c.file, MaxSize: logMaxMegabytes, MaxBackups: logMaxBackups}
-	var out io.Writer = file
+	steady := &steadyFile{file: file, stderr: c.stderr}
+	var out io.Writer = steady
 	if c.stderr != nil {
-		out = zerolog.MultiLevelWriter(file, stderrWriter(c))
+		out = zerolog.MultiLevelWriter(steady, stderrWriter(c))
 	}
 	log := zerolog.New(c.redact.Writer(out)).Level(c.level).With().Timestamp().Logger()
 	return log, file
