@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
@@ -115,16 +117,28 @@ func (r *report) examineHome(home string) bool {
 		r.add(good, "home", "does not exist yet; the first start makes it")
 		return false
 	}
-	loose, err := looseModes(home)
+	wrong, err := wrongModes(home)
 	if err != nil {
 		r.add(bad, "home", "%v", err)
 		return false
 	}
-	for _, l := range loose {
-		r.add(warning, "home", "other users can open %s; the next start repairs that, or run: chmod %o %q", l.path, l.want, l.path)
+	for _, w := range wrong {
+		fault := "other users can open"
+		if w.shut {
+			fault = "you cannot open"
+		}
+		r.add(warning, "home", "%s %s; the next start repairs that, or run: chmod %o %q", fault, w.path, w.want, w.path)
 	}
-	if len(loose) == 0 {
+	if len(wrong) == 0 {
 		r.add(good, "home", "is yours alone")
+	}
+	for _, path := range misfits(home) {
+		r.add(warning, "home", "%s is in the way of the daemon's own; the next start sets it aside", path)
+	}
+	for _, path := range setAsideIn(home) {
+		if !strings.HasPrefix(filepath.Base(path), storeFile+asideInfix) {
+			r.add(warning, "home", "%s was in the way of the daemon's own and was set aside; remove it when you need it no more", path)
+		}
 	}
 	return true
 }
@@ -149,9 +163,20 @@ func (r *report) examineSettings(home string) {
 	}
 }
 
-// examineStore looks for databases that were found damaged and set aside.
+// examineStore looks for a database that cannot be opened, and for those that were
+// found damaged and set aside.
 func (r *report) examineStore(home string) {
-	aside, _ := filepath.Glob(filepath.Join(home, storeFile+".damaged-*")) // the pattern is well-formed
+	file := storePath(home)
+	switch kindOf(file) {
+	case aFolder:
+		r.add(bad, "database", "%s is a folder and no database; move it away", file)
+	case aDeadLink:
+		r.add(bad, "database", "%s is a link to what is not there; mount what it leads to, or remove the link", file)
+	}
+	if led, err := filepath.EvalSymlinks(file); err == nil {
+		file = led
+	}
+	aside, _ := filepath.Glob(file + asideInfix + "*") // the pattern is well-formed
 	for _, path := range aside {
 		r.add(warning, "database", "%s was damaged and is kept; its threads are not served. Restore a backup, or remove it when you need it no more", path)
 	}
@@ -231,6 +256,7 @@ func (r *report) examineDaemon(ctx context.Context, home string) {
 	if f.Version != version {
 		r.add(warning, "daemon", "is version %s, this program %s; restart it with: pedelec-core stop && pedelec-core serve", f.Version, version)
 	}
+	r.examineReadiness(ctx, f.HTTPEndpoint)
 	if _, err := os.Stat(cliPath(home)); err != nil {
 		r.add(warning, "tools", "agents that call tools from a shell miss their command (%v); restart the daemon, which puts it there", err)
 	}
@@ -246,4 +272,44 @@ func (r *report) examineDaemon(ctx context.Context, home string) {
 			r.add(warning, "agents", "%s is the default but cannot be used: %s", p.Code, providerNote(p))
 		}
 	}
+}
+
+// readinessLimit is how long the daemon may take to say whether it can do its work.
+const readinessLimit = 10 * time.Second
+
+// examineReadiness asks the daemon whether it can do its work.
+func (r *report) examineReadiness(ctx context.Context, endpoint string) {
+	ctx, cancel := context.WithTimeout(ctx, readinessLimit)
+	defer cancel()
+	answer, err := ask(ctx, "http://"+endpoint+"/readyz")
+	if err != nil {
+		r.add(bad, "daemon", "does not say whether it can do its work: %v", err)
+		return
+	}
+	if answer.status != http.StatusOK {
+		r.add(bad, "daemon", "cannot do all of its work: %s", answer.text)
+	}
+}
+
+// answer is what an HTTP address says.
+type answer struct {
+	status int
+	text   string
+}
+
+// maxAnswer bounds what is read of it.
+const maxAnswer = 4 << 10
+
+func ask(ctx context.Context, url string) (answer, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return answer{}, err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	return answer{res.StatusCode, strings.TrimSpace(string(text))}, err
 }

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
+	"time"
 
 	"github.com/pedelec/pedelec-core/internal/ipc"
 )
@@ -24,18 +26,34 @@ const (
 const (
 	folderMode fs.FileMode = 0o700
 	fileMode   fs.FileMode = 0o600
+	readMode   fs.FileMode = 0o400
 )
 
+// A repair is something in the home folder that was not as it must be and was put
+// right.
+type repair struct {
+	path    string
+	movedTo string // where what stood there is now; "" = its mode was changed
+}
+
 // prepareHome makes the home folder if need be and gives it and the files in it
-// the modes that keep other users out. It refuses a folder that belongs to
-// somebody else. It returns the paths whose mode it repaired.
-func prepareHome(home string) (repaired []string, err error) {
+// the modes that keep other users out and let the daemon in. What stands in the
+// place of one of its files and cannot be used as such is set aside. It refuses a
+// folder that belongs to somebody else.
+func prepareHome(home string) (repaired []repair, err error) {
 	if err := makeFolder(home); err != nil {
 		return nil, err
 	}
-	wrong, err := looseModes(home)
+	wrong, err := wrongModes(home)
 	if err != nil {
 		return nil, err
+	}
+	for _, path := range misfits(home) {
+		aside, err := setAside(path)
+		if err != nil {
+			return nil, fmt.Errorf("%s is in the way of the daemon's own and cannot be moved: %w; move it away, then start again", path, err)
+		}
+		repaired = append(repaired, repair{path, aside})
 	}
 	if err := makeFolder(filepath.Join(home, logFolder)); err != nil { // now that home is known to be ours
 		return nil, err
@@ -44,27 +62,107 @@ func prepareHome(home string) (repaired []string, err error) {
 		if err := os.Chmod(w.path, w.want); err != nil {
 			return nil, fmt.Errorf("the mode of %s cannot be repaired: %w; run: chmod %o %q", w.path, err, w.want, w.path)
 		}
-		repaired = append(repaired, w.path)
+		repaired = append(repaired, repair{path: w.path})
 	}
 	return repaired, nil
 }
 
+// makeFolder makes a folder and those above it, and forces them to disk: what is
+// stored in it later must not be lost with it.
 func makeFolder(dir string) error {
-	if err := os.MkdirAll(dir, folderMode); err != nil {
+	if _, err := os.Stat(dir); err == nil {
+		return nil // whatever it is; whoever uses it says what is wrong with it
+	}
+	top := filepath.Dir(dir)
+	for _, err := os.Stat(top); err != nil && top != filepath.Dir(top); _, err = os.Stat(top) {
+		top = filepath.Dir(top)
+	}
+	err := os.MkdirAll(dir, folderMode)
+	for above := filepath.Dir(dir); err == nil; above = filepath.Dir(above) {
+		if err = syncFolder(above); above == top {
+			break
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("the folder %s cannot be made: %w; choose another home folder with --home DIR", dir, err)
 	}
 	return nil
 }
 
-// looseMode is a path that more people may use than should.
-type looseMode struct {
-	path string
-	want fs.FileMode
+// asideInfix stands in the name of everything that was set aside, before the time.
+const asideInfix = ".damaged-"
+
+// setAside gives what stands at a path another name. Nothing is deleted.
+func setAside(path string) (aside string, err error) {
+	aside = path + asideInfix + time.Now().UTC().Format("20060102T150405.000Z")
+	return aside, os.Rename(path, aside)
 }
 
-// looseModes returns what in the home folder has the wrong mode. Its error says
+// setAsideIn returns what was set aside in a home folder, the database included.
+func setAsideIn(home string) (paths []string) {
+	for _, dir := range []string{"", logFolder, binFolder} {
+		found, _ := filepath.Glob(filepath.Join(home, dir, "*"+asideInfix+"*")) // the pattern is well-formed
+		paths = append(paths, found...)
+	}
+	return paths
+}
+
+// misfits returns what in the home folder is neither the file or folder that it
+// should be nor something that a start replaces. The lock, the database and the
+// settings are not among them: those are the user's to move.
+func misfits(home string) (paths []string) {
+	logs := filepath.Join(home, logFolder)
+	for _, dir := range []string{logs, filepath.Join(home, binFolder), filepath.Join(home, workspaceFolder)} {
+		if is := kindOf(dir); is == aFile || is == aDeadLink {
+			paths = append(paths, dir)
+		}
+	}
+	for _, file := range []string{filepath.Join(home, ipc.RuntimeFileName), filepath.Join(home, ipc.AgentRuntimeFileName), cliPath(home)} {
+		if kindOf(file) == aFolder {
+			paths = append(paths, file)
+		}
+	}
+	if is := kindOf(logPath(home)); is == aFolder || is == aDeadLink {
+		paths = append(paths, logPath(home))
+	}
+	return paths
+}
+
+// kind is what stands at a path.
+type kind int
+
+const (
+	nothing kind = iota // also what cannot be looked at
+	aFile               // also a link to one
+	aFolder             // likewise
+	aDeadLink
+)
+
+func kindOf(path string) kind {
+	info, err := os.Stat(path)
+	if err == nil && info.IsDir() {
+		return aFolder
+	}
+	if err == nil {
+		return aFile
+	}
+	if _, err := os.Readlink(path); err == nil {
+		return aDeadLink
+	}
+	return nothing
+}
+
+// wrongMode is a path that more people may use than should, or not even its owner.
+type wrongMode struct {
+	path string
+	want fs.FileMode // at most
+	need fs.FileMode // at least
+	shut bool        // it has less than it needs
+}
+
+// wrongModes returns what in the home folder has the wrong mode. Its error says
 // that the folder cannot be used at all.
-func looseModes(home string) ([]looseMode, error) {
+func wrongModes(home string) ([]wrongMode, error) {
 	info, err := os.Stat(home)
 	if err != nil {
 		return nil, fmt.Errorf("the home folder cannot be looked at: %w", err)
@@ -78,17 +176,20 @@ func looseModes(home string) ([]looseMode, error) {
 	if !modesTold {
 		return nil, nil
 	}
-	var wrong []looseMode
+	var wrong []wrongMode
 	for _, p := range homePaths(home) {
 		info, err := os.Lstat(p.path)
-		if errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s cannot be looked at: %w", p.path, err)
 		}
-		isLink := info.Mode()&fs.ModeSymlink != 0
-		if !isLink && info.Mode().Perm()&^p.want != 0 {
+		if info.Mode()&fs.ModeSymlink != 0 || info.IsDir() != (p.want == folderMode) {
+			continue // not ours to change
+		}
+		p.shut = p.path != home && info.Mode().Perm()&p.need != p.need
+		if p.shut || info.Mode().Perm()&^p.want != 0 {
 			wrong = append(wrong, p)
 		}
 	}
@@ -96,14 +197,19 @@ func looseModes(home string) ([]looseMode, error) {
 }
 
 // homePaths lists what of the home folder has a mode that matters.
-func homePaths(home string) []looseMode {
-	paths := []looseMode{{home, folderMode}, {filepath.Join(home, logFolder), folderMode}, {filepath.Join(home, binFolder), folderMode}}
-	for _, name := range []string{ipc.RuntimeFileName, ipc.AgentRuntimeFileName, lockFileName, storeFile, settingsFile} {
-		paths = append(paths, looseMode{filepath.Join(home, name), fileMode})
+func homePaths(home string) []wrongMode {
+	paths := []wrongMode{{path: home, want: folderMode, need: folderMode}}
+	for _, name := range []string{logFolder, binFolder} {
+		paths = append(paths, wrongMode{path: filepath.Join(home, name), want: folderMode, need: folderMode})
 	}
+	for _, name := range []string{ipc.RuntimeFileName, ipc.AgentRuntimeFileName, lockFileName, storeFile} {
+		paths = append(paths, wrongMode{path: filepath.Join(home, name), want: fileMode, need: fileMode})
+	}
+	// The user's own: it may be kept from being written.
+	paths = append(paths, wrongMode{path: filepath.Join(home, settingsFile), want: fileMode, need: readMode})
 	logs, _ := filepath.Glob(filepath.Join(home, logFolder, "core*.log")) // the pattern is well-formed
 	for _, path := range logs {
-		paths = append(paths, looseMode{path, fileMode})
+		paths = append(paths, wrongMode{path: path, want: fileMode, need: fileMode})
 	}
 	return paths
 }

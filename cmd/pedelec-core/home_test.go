@@ -3,11 +3,14 @@
 package main
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/pedelec/pedelec-core/internal/ipc"
 )
 
 func TestPrepareHomeMakesPrivateFolders(t *testing.T) {
@@ -73,6 +76,77 @@ func TestPrepareHomeRefusesAFolderOfAnotherUser(t *testing.T) {
 	if left, err := os.ReadDir(home); err != nil || len(left) > 0 {
 		t.Errorf("it made %v in it, %v", left, err)
 	}
+}
+
+func TestPrepareHomeSetsAsideWhatIsInItsWay(t *testing.T) {
+	home := privateFolder(t)
+	inTheWay := map[string]func(string) error{
+		ipc.RuntimeFileName:                        usedFolder,
+		ipc.AgentRuntimeFileName:                   usedFolder,
+		filepath.Join(logFolder, logFile):          func(path string) error { return os.Symlink(filepath.Join(home, "gone", "away"), path) },
+		binFolder:                                  func(path string) error { return os.WriteFile(path, []byte("somebody's"), 0o600) },
+		workspaceFolder:                            func(path string) error { return os.Symlink(filepath.Join(home, "gone"), path) },
+		filepath.Join("unrelated", "runtime.json"): usedFolder,
+	}
+	for name, put := range inTheWay {
+		path := filepath.Join(home, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), put(path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	repaired, err := prepareHome(home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(repaired) != len(inTheWay)-1 {
+		t.Errorf("%d were repaired: %v", len(repaired), repaired)
+	}
+	for _, r := range repaired {
+		if r.movedTo == "" {
+			t.Errorf("the mode of %s was changed", r.path)
+			continue
+		}
+		if _, err := os.Lstat(r.path); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s is still in the way: %v", r.path, err)
+		}
+		if _, err := os.Lstat(r.movedTo); err != nil {
+			t.Errorf("%s is lost: %v", r.path, err)
+		}
+	}
+	if got, want := len(setAsideIn(home)), len(repaired); got != want {
+		t.Errorf("%d set aside are found, want %d", got, want)
+	}
+}
+
+func privateFolder(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Chmod(dir, folderMode); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func usedFolder(path string) error {
+	return errors.Join(os.MkdirAll(path, 0o700), os.WriteFile(filepath.Join(path, "keep"), []byte("somebody's"), 0o600))
+}
+
+func TestPrepareHomeOpensWhatIsShutToItsOwner(t *testing.T) {
+	home := privateFolder(t)
+	path := filepath.Join(home, storeFile)
+	if err := os.WriteFile(path, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	settings := filepath.Join(home, settingsFile)
+	if err := os.WriteFile(settings, nil, 0o400); err != nil {
+		t.Fatal(err)
+	}
+	repaired, err := prepareHome(home)
+	if err != nil || len(repaired) != 1 || repaired[0].path != path {
+		t.Errorf("repaired %v: %v", repaired, err)
+	}
+	wantMode(t, path, fileMode)
+	wantMode(t, settings, 0o400)
 }
 
 func wantMode(t *testing.T, path string, want fs.FileMode) {

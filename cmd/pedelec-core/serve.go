@@ -83,9 +83,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	redact := &fault.Redactor{}
 	log, logFile := openLog(logConfig{file: logPath(home), level: level, format: format, stderr: a.serveStderr(f), redact: redact})
 	defer logFile.Close()
-	for _, path := range repaired {
-		log.Warn().Str("path", path).Msg("other users could open this; its mode is repaired")
-	}
+	tellRepairs(log, repaired)
 	err = runDaemon(ctx, home, f, signals, log, redact)
 	if err != nil && f.background {
 		log.Error().Err(err).Msg("the daemon failed") // else the command line says so
@@ -120,6 +118,18 @@ func (a *app) lockHome(ctx context.Context, home string, f serveFlags) (lock *in
 		return nil, nil
 	}
 	return lock, err
+}
+
+// tellRepairs logs what was not as it must be in the home folder.
+func tellRepairs(log zerolog.Logger, repaired []repair) {
+	for _, r := range repaired {
+		if r.movedTo == "" {
+			log.Warn().Str("path", r.path).Msg("this was open to other users, or shut to the daemon; its mode is repaired")
+			continue
+		}
+		log.Error().Str("path", r.path).Str("movedTo", r.movedTo).
+			Msg("this cannot be what the daemon needs in its place; it was set aside and nothing of it was deleted")
+	}
 }
 
 // runDaemon serves until there is a reason to leave, and leaves.

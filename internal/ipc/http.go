@@ -1,12 +1,14 @@
 package ipc
 
 import (
+	"errors"
 	"io"
 	"net"
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/pedelec/pedelec-core/internal/fault"
 	"github.com/pedelec/pedelec-core/internal/loopback"
 )
 
@@ -38,17 +40,42 @@ func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) {
 		writeText(w, http.StatusServiceUnavailable, "The daemon is shutting down.\n")
 		return
 	}
-	if s.ready == nil {
-		writeText(w, http.StatusOK, "ok\n")
-		return
-	}
-	if err := s.ready(); err != nil {
-		// The error may name paths, which do not leave by this door.
-		s.log.Warn().Err(err).Msg("not ready")
-		writeText(w, http.StatusServiceUnavailable, "Not ready; the log says why.\n")
+	if err := s.notReady(); err != nil {
+		writeText(w, http.StatusServiceUnavailable, whyNotReady(err))
 		return
 	}
 	writeText(w, http.StatusOK, "ok\n")
+}
+
+// notReady asks why the daemon cannot take work, nil = it can. It logs what has
+// changed since it was asked last: probes come every few seconds.
+func (s *Server) notReady() (err error) {
+	if s.ready != nil {
+		err = s.ready()
+	}
+	why := ""
+	if err != nil {
+		why = err.Error()
+	}
+	if was := s.unready.Swap(&why); was != nil && *was == why || was == nil && err == nil {
+		return err
+	}
+	if err != nil {
+		s.log.Warn().Err(err).Msg("not ready")
+	} else {
+		s.log.Info().Msg("ready again")
+	}
+	return err
+}
+
+// whyNotReady is what strangers are told: the sentence of a code, never the error's
+// own, which may name paths.
+func whyNotReady(err error) string {
+	var coded *fault.Error
+	if errors.As(err, &coded) {
+		return string(coded.Code) + ": " + coded.Code.Info().Meaning + "\n"
+	}
+	return "Not ready; the log says why.\n"
 }
 
 // guarded applies the rules for HTTP callers of a class, with the port on which

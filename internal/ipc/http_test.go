@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pedelec/pedelec-core/internal/fault"
 )
 
 func get(t *testing.T, url string, header ...string) (int, string) {
@@ -62,6 +64,10 @@ func TestProbesAndMetrics(t *testing.T) {
 	}
 	notReady = errors.New("the store at /secret/path is broken")
 	if status, body := get(t, web.URL+"/readyz"); status != 503 || strings.Contains(body, "/secret") {
+		t.Errorf("readyz, not ready: %d %s", status, body)
+	}
+	notReady = fault.New(fault.StorageFull, "The disk of /secret/path has no room.")
+	if status, body := get(t, web.URL+"/readyz"); status != 503 || strings.Contains(body, "/secret") || !strings.Contains(body, "STORAGE_FULL") {
 		t.Errorf("readyz, not ready: %d %s", status, body)
 	}
 	status, body := get(t, web.URL+"/metrics")

@@ -86,6 +86,7 @@ type Server struct {
 	metrics   *metrics
 	gatherer  prometheus.Gatherer
 	ready     func() error
+	unready   atomic.Pointer[string] // what ready said last, "" = it was; nil = it was never asked
 	config    Config
 
 	base    context.Context // of all requests; ends when a shutdown is forced

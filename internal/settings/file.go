@@ -153,7 +153,12 @@ func (f *File) load() *state {
 
 func (f *File) read(old *state, stamp fs.FileInfo, statErr error) *state {
 	if errors.Is(statErr, fs.ErrNotExist) {
-		return &state{settings: defaults()}
+		target, err := os.Readlink(f.path)
+		if err != nil {
+			return &state{settings: defaults()}
+		}
+		// There are settings, and they cannot be had at the moment.
+		statErr = fmt.Errorf("it is a link to %s, which is not there", target)
 	}
 	if statErr != nil {
 		return old.failed(nil, nil, statErr)

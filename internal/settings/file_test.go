@@ -216,3 +216,24 @@ func TestTheAnswerOnTheTokenMayBeAsOldAsItsAge(t *testing.T) {
 		t.Error("a content that is known is not heeded")
 	}
 }
+
+func TestALinkToNowhereIsNoAbsentFile(t *testing.T) {
+	f := newFile(t, "")
+	target := filepath.Join(t.TempDir(), "unmounted", "dotfiles.json")
+	must(t, os.Symlink(target, f.Path()))
+	if problems := f.Problems(); len(problems) != 1 || !strings.Contains(problems[0].Msg, target) {
+		t.Errorf("problems %v", problems)
+	}
+	_, err := f.DefaultProvider()
+	wantCode(t, err, fault.SettingsReadFailed, "path", "error")
+	_, err = f.Update(t.Context(), []byte(`{}`))
+	wantCode(t, err, fault.SettingsReadFailed, "path", "error")
+	if there, err := os.Readlink(f.Path()); err != nil || there != target {
+		t.Errorf("the link became %q (%v)", there, err)
+	}
+	must(t, os.Mkdir(filepath.Dir(target), 0o700))
+	must(t, os.WriteFile(target, []byte(`{"requireToken":true}`), 0o600))
+	if !f.RequireToken() {
+		t.Error("the file is there again and not read")
+	}
+}

@@ -198,6 +198,7 @@ func (s *Store) update(batch []*item) (left bool, failed *updateError) {
 	if err := tx.Commit(); err != nil {
 		return false, fail(err)
 	}
+	s.full.Store(false)
 	if err := fault.Point(pointCommitFail); err != nil {
 		return false, fail(err)
 	}
@@ -306,6 +307,7 @@ func (s *Store) writeMeta(key, value []byte) error {
 // writeFault turns the cause of a failed write into what its callers get.
 func (s *Store) writeFault(cause error) error {
 	if s.isFull(cause) {
+		s.full.Store(true)
 		return fault.Wrap(fault.StorageFull, "store.commit", cause, "The disk has no room; nothing was recorded.")
 	}
 	return fault.Wrap(fault.StorageFailed, "store.commit", cause, "The database could not be written; nothing was recorded.")

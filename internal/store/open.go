@@ -48,6 +48,9 @@ func openFault(cause error, msg string) error {
 // open makes s.opened usable: made, moved aside, upgraded or just opened, and
 // marked as in use.
 func (s *Store) open() error {
+	if err := s.followLink(); err != nil {
+		return err
+	}
 	for _, suffix := range []string{suffixNew, suffixCompact} {
 		// What a crash left half made holds nothing that the database lacks.
 		if err := os.Remove(s.path + suffix); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -78,6 +81,26 @@ func (s *Store) open() error {
 		return err
 	}
 	s.opened = o
+	return nil
+}
+
+// followLink makes path that of the file itself, since a rename onto a link would
+// replace the link. A link to nowhere is not replaced by a fresh database: the
+// threads are where it leads, on a disk that is not mounted, perhaps.
+func (s *Store) followLink() error {
+	info, err := os.Lstat(s.path)
+	if err == nil && info.IsDir() {
+		return openFault(nil, fmt.Sprintf("%s is a folder and no database. Move it away and start again.", s.path))
+	}
+	if err != nil || info.Mode()&os.ModeSymlink == 0 {
+		return nil
+	}
+	file, err := filepath.EvalSymlinks(s.path)
+	if err != nil {
+		target, _ := os.Readlink(s.path) // only to be shown
+		return openFault(err, fmt.Sprintf("The database %s is a link to %s, which cannot be reached. Mount what it leads to, or remove the link, and start again.", s.path, target))
+	}
+	s.path = file
 	return nil
 }
 

@@ -246,6 +246,52 @@ func TestAFileInUseIsRefusedWithASentence(t *testing.T) {
 	}
 }
 
+func TestALinkToNowhereIsRefusedWithASentence(t *testing.T) {
+	path := testPath(t)
+	target := filepath.Join(t.TempDir(), "unmounted", "core.db")
+	must(t, os.Symlink(target, path))
+	err := New(path).Open()
+	wantCode(t, err, fault.StorageFailed)
+	if msg := fault.From(err).Message(); !strings.Contains(msg, target) {
+		t.Errorf("message %q", msg)
+	}
+	there, err := os.Readlink(path)
+	must(t, err)
+	wantEqual(t, there, target)
+}
+
+func TestALinkedDatabaseStaysALink(t *testing.T) {
+	path := testPath(t)
+	target := testPath(t)
+	must(t, os.Symlink(target, path))
+	must(t, openAt(t, target).Close())
+	s := openAt(t, path, func(s *Store) { s.CompactFree = 1 })
+	for r := uint64(1); r <= 20; r++ {
+		must(t, s.Commit(modelCommit("t", r, 20<<10)))
+	}
+	must(t, s.Delete("t"))
+	drainSweep(t, s)
+	must(t, s.Close()) // compacts it
+	there, err := os.Readlink(path)
+	must(t, err)
+	wantEqual(t, there, target)
+	info, err := os.Stat(target)
+	must(t, err)
+	if info.Size() > 1<<20 {
+		t.Errorf("the file has %d bytes and was not compacted", info.Size())
+	}
+}
+
+func TestAFolderInThePlaceOfTheDatabaseIsRefusedWithASentence(t *testing.T) {
+	path := testPath(t)
+	must(t, os.Mkdir(path, 0o700))
+	err := New(path).Open()
+	wantCode(t, err, fault.StorageFailed)
+	if msg := fault.From(err).Message(); !strings.Contains(msg, "is a folder") {
+		t.Errorf("message %q", msg)
+	}
+}
+
 func TestAFolderThatIsMissingIsNoDamage(t *testing.T) {
 	s := New(filepath.Join(t.TempDir(), "missing", "core.db"))
 	wantCode(t, s.Open(), fault.StorageFailed)

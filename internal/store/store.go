@@ -58,6 +58,7 @@ type Store struct {
 	unclean bool    // the previous run did not close the file
 	damage  *Damage // what Open found
 	sick    atomic.Pointer[error]
+	full    atomic.Bool // the last change found no room
 
 	compacting *compaction // nil = none runs; the committer's
 	compacted  chan error
@@ -175,18 +176,24 @@ func (s *Store) WasUnclean() bool { return s.unclean }
 // none.
 func (s *Store) Damage() *Damage { return s.damage }
 
-// Healthy returns an error once a part of the file could not be read. It stays
-// until the daemon is restarted.
+// Healthy returns an error once a part of the file could not be read; it stays
+// until the daemon is restarted. While the disk is full it returns STORAGE_FULL: if
+// the last change found no room, or the file could not be reopened, it tries a small
+// change itself.
 func (s *Store) Healthy() error {
 	if err := s.sick.Load(); err != nil {
 		return *err
 	}
 	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.opened == nil {
-		return errClosed()
+	closed := s.opened == nil
+	s.mu.RUnlock()
+	if !closed && !s.full.Load() {
+		return nil
 	}
-	return nil
+	it := newItem(itemPut)
+	it.bucket, it.key = bucketMeta, metaInstance
+	it.value = it.append(func(e *encoder) { e.b = append(e.b, s.InstanceID...) })
+	return s.do(it)
 }
 
 // damaged records that a part of the file cannot be read and returns what its
