@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -142,38 +143,89 @@ func (s *Store) scanThreads(op string, bucket []byte, after string, visit visito
 }
 
 // scan walks a bucket after an id, in as many transactions as their bounds ask
-// for.
+// for. A page that cannot be read is passed over: its damage must not hide what lies
+// behind it. Only where nothing tells what lies there, the scan fails.
 func (s *Store) scan(op string, bucket []byte, after string, visit visitor) error {
-	position := []byte(after)
-	for done := false; !done; {
-		err := s.view(op, func(tx *bolt.Tx) error {
-			c := tx.Bucket(bucket).Cursor()
-			k, v := c.Seek(position)
-			if k != nil && string(k) == string(position) {
-				k, v = c.Next()
-			}
-			keys, bytes := 0, 0
-			for ; k != nil; k, v = c.Next() {
-				copied, more, err := visit(tx, k, v)
-				if err != nil {
-					return err
-				}
-				if !more {
-					done = true
-					return nil
-				}
-				keys, bytes = keys+1, bytes+copied
-				if keys == maxViewKeys || bytes > maxViewBytes {
-					position = append(position[:0], k...)
-					return nil
-				}
-			}
-			done = true
-			return nil
-		})
-		if err != nil {
+	p := &position{key: []byte(after)}
+	for !p.done {
+		err := s.view(op, func(tx *bolt.Tx) error { return p.walk(tx.Bucket(bucket).Cursor(), visit) })
+		if err == nil {
+			continue
+		}
+		if !errors.Is(err, errDamaged) || p.refused {
+			return err
+		}
+		if known := s.passOver(op, bucket, p); !known {
 			return err
 		}
 	}
+	return nil
+}
+
+// passOver moves a position behind the page at which a walk failed. It reports
+// whether the tree above that page can be read.
+func (s *Store) passOver(op string, bucket []byte, p *position) (known bool) {
+	o, err := s.enter(brief)
+	if err != nil {
+		return false
+	}
+	defer o.leave(brief)
+	err = s.readIn(o, op, func(tx *bolt.Tx) error {
+		tree := branchesOf(o, tx)
+		root := uint64(tx.Bucket(bucket).Root())
+		if _, err := tree.read(root); err != nil {
+			return err
+		}
+		next := tree.next(root, p.key)
+		p.key, p.at, p.done = append(p.key[:0], next...), true, next == nil
+		return nil
+	})
+	return err == nil
+}
+
+// position is how far a scan has come.
+type position struct {
+	key     []byte // the last one that was visited, or the next one
+	at      bool   // the key itself comes next
+	done    bool
+	refused bool // the visitor ended the scan
+
+	spare []byte
+}
+
+// moveTo puts the position behind a key. The key may turn out to be unreadable, so
+// the old one is not written over.
+func (p *position) moveTo(key []byte) {
+	p.spare = append(p.spare[:0], key...)
+	p.key, p.spare, p.at = p.spare, p.key, false
+}
+
+// walk visits what follows, up to the bounds of one transaction.
+func (p *position) walk(c *bolt.Cursor, visit visitor) error {
+	k, v := c.Seek(p.key)
+	if k != nil && !p.at && bytes.Equal(k, p.key) {
+		k, v = c.Next()
+	}
+	keys, copiedBytes := 0, 0
+	for ; k != nil; k, v = c.Next() {
+		if order := bytes.Compare(k, p.key); order < 0 || order == 0 && !p.at || len(k) > maxKeyBytes {
+			return fmt.Errorf("%w: a key is not where it belongs", errDamaged)
+		}
+		copied, more, err := visit(c.Bucket().Tx(), k, v)
+		if err != nil {
+			p.refused = true
+			return err
+		}
+		p.moveTo(k)
+		if !more {
+			p.done = true
+			return nil
+		}
+		keys, copiedBytes = keys+1, copiedBytes+copied
+		if keys == maxViewKeys || copiedBytes > maxViewBytes {
+			return nil
+		}
+	}
+	p.done = true
 	return nil
 }

@@ -67,6 +67,7 @@ const (
 	maxIDBytes   = 512      // of a thread, operation, runtime or origin; bbolt allows 32,768
 	maxItemBytes = 64 << 20 // of one change; events are ≤ 4 MiB a thread while they are held
 	seqBytes     = 8
+	maxKeyBytes  = 2*maxIDBytes + 1 // of the buckets above
 )
 
 // validID reports whether an id can be a key. A zero byte would end it early.

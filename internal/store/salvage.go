@@ -1,0 +1,115 @@
+package store
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"os"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// Layout of a bbolt page, format version 2, in the machine's own byte order: a
+// header, then an entry for each element, then the keys.
+const (
+	pageFlagsAt     = 8 // uint16, behind the page's own number
+	pageCountAt     = 10
+	pageOverflowAt  = 12 // uint32, pages that follow as a part of it
+	pageHeaderBytes = 16
+
+	branchEntryBytes = 16 // place of the key counted from the entry, its length, the child's page number
+	branchFlag       = 1
+
+	// maxTreeDepth ends the way down a tree whose damaged branches lead in a circle.
+	maxTreeDepth = 32
+	// maxPageBytes bounds what a damaged count of pages can ask for.
+	maxPageBytes = 16 << 20
+)
+
+// branches reads the branch pages of a tree from the file itself. bbolt's cursor
+// cannot step over a page that it cannot read; the keys at which the branches above
+// divide the tree tell where the next page begins.
+type branches struct {
+	file     *os.File
+	pageSize int64
+	pages    uint64 // of the file, as its meta page says
+}
+
+func branchesOf(o *opening, tx *bolt.Tx) branches {
+	size := int64(tx.DB().Info().PageSize)
+	return branches{file: o.file, pageSize: size, pages: uint64(tx.Size() / size)}
+}
+
+// next returns the smallest key behind a given one at which a page of the tree
+// below root begins, nil = none is known. Branches that cannot be read are passed
+// over with all that is below them.
+func (b branches) next(root uint64, key []byte) []byte { return b.nextBelow(root, key, maxTreeDepth) }
+
+func (b branches) nextBelow(page uint64, key []byte, depth int) []byte {
+	entries, err := b.read(page)
+	if err != nil || depth == 0 {
+		return nil
+	}
+	at := 0 // the child that holds key
+	for at+1 < len(entries) && bytes.Compare(entries[at+1].key, key) <= 0 {
+		at++
+	}
+	found := b.nextBelow(entries[at].child, key, depth-1)
+	if at+1 < len(entries) && (found == nil || bytes.Compare(entries[at+1].key, found) < 0) {
+		return entries[at+1].key
+	}
+	return found
+}
+
+// branchEntry is one child of a branch page and the first key below it.
+type branchEntry struct {
+	key   []byte
+	child uint64
+}
+
+// read returns the entries of a branch page, at least one. Everything else, and a
+// page that contradicts itself, is an error.
+func (b branches) read(page uint64) ([]branchEntry, error) {
+	p, err := b.bytes(page)
+	if err != nil {
+		return nil, err
+	}
+	count := int(binary.NativeEndian.Uint16(p[pageCountAt:]))
+	if count == 0 || pageHeaderBytes+count*branchEntryBytes > len(p) {
+		return nil, fmt.Errorf("page %d: %w", page, errDamaged)
+	}
+	entries := make([]branchEntry, count)
+	for i := range entries {
+		entry := p[pageHeaderBytes+i*branchEntryBytes:]
+		begin := uint64(binary.NativeEndian.Uint32(entry))
+		end := begin + uint64(binary.NativeEndian.Uint32(entry[4:]))
+		if end > uint64(len(entry)) {
+			return nil, fmt.Errorf("page %d: %w", page, errDamaged)
+		}
+		entries[i] = branchEntry{key: entry[begin:end], child: binary.NativeEndian.Uint64(entry[8:])}
+		if i > 0 && bytes.Compare(entries[i-1].key, entries[i].key) >= 0 {
+			return nil, fmt.Errorf("page %d: %w", page, errDamaged)
+		}
+	}
+	return entries, nil
+}
+
+// bytes returns a branch page with the pages that belong to it.
+func (b branches) bytes(page uint64) ([]byte, error) {
+	if page >= b.pages {
+		return nil, fmt.Errorf("page %d of %d: %w", page, b.pages, errDamaged)
+	}
+	at := int64(page) * b.pageSize
+	head := make([]byte, pageHeaderBytes)
+	if _, err := b.file.ReadAt(head, at); err != nil {
+		return nil, err
+	}
+	size := b.pageSize * (1 + int64(binary.NativeEndian.Uint32(head[pageOverflowAt:])))
+	isBranch := binary.NativeEndian.Uint16(head[pageFlagsAt:]) == branchFlag
+	if !isBranch || binary.NativeEndian.Uint64(head) != page || size > maxPageBytes {
+		return nil, fmt.Errorf("page %d is no branch: %w", page, errDamaged)
+	}
+	p := make([]byte, size)
+	_, err := b.file.ReadAt(p, at)
+	return p, err
+}
