@@ -20,6 +20,9 @@ type memStore struct {
 	lie     error // what the next commit answers although it works
 	commits int
 	loads   int
+
+	unreadable []string // threads whose page is damaged
+	unwritable []string // likewise
 }
 
 type memThread struct {
@@ -51,6 +54,9 @@ func (m *memStore) Commit(c thread.Commit) error {
 	defer m.mu.Unlock()
 	if m.fail != nil {
 		return m.fail
+	}
+	if slices.Contains(m.unwritable, c.Record.ID) {
+		return fault.New(fault.StorageFailed, "")
 	}
 	m.commits++
 	t := m.threads[c.Record.ID]
@@ -99,6 +105,9 @@ func (m *memStore) Load(id string) (thread.Loaded, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.loads++
+	if slices.Contains(m.unreadable, id) {
+		return thread.Loaded{}, fault.New(fault.StorageFailed, "")
+	}
 	t := m.threads[id]
 	if t == nil {
 		return thread.Loaded{}, fault.New(fault.ThreadNotFound, "")

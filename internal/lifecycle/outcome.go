@@ -111,10 +111,10 @@ func (a *actor) commitFailed(in thread.Input, next thread.State, err *fault.Erro
 		h := heldInput{in: in, attempt: newAttempt(next, &a.out), refused: !keep}
 		a.held.hold(h, err, a.svc.cfg.Durations.Retry)
 	}
-	a.unblockReaders(in)
 	if _, settling := in.(thread.Settle); settling {
 		a.unsettled.Store(true)
 	}
+	a.unblockReaders(in)
 }
 
 // passing reports whether storing the same again may succeed later.

@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -282,5 +283,38 @@ func TestABurstOfTextKeepsItsSequenceNumbersComing(t *testing.T) {
 		if latest := b.snapshot(id).LatestSeq; latest < 2*thread.SequenceBlock {
 			t.Fatalf("only %d numbers were told; the next block never came", latest)
 		}
+	})
+}
+
+// TestADamagedThreadDoesNotKeepTheSweeperFromTheOthers: one thread that could not be
+// loaded once kept all behind it unsettled, and retention from beginning.
+func TestADamagedThreadDoesNotKeepTheSweeperFromTheOthers(t *testing.T) {
+	old := time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC)
+	startOn(t, func(m *memStore) {
+		for i := range 100 {
+			crashed(fmt.Sprintf("t%03d", i), nil)(m)
+		}
+		_ = m.Commit(thread.Commit{Record: thread.Record{ID: "ended", Instance: "now", Status: thread.Ended, UpdatedAt: old}})
+		m.unreadable = []string{"t003", "t050"}
+		m.unwritable = []string{"t004"}
+	}, nil, func(b *bench) {
+		b.Start()
+		time.Sleep(DefaultDurations.SweepDelay + time.Second)
+		synctest.Wait()
+		for i := range 100 {
+			id, want := fmt.Sprintf("t%03d", i), thread.Idle
+			if i == 3 || i == 4 || i == 50 {
+				want = thread.Running
+			}
+			if r := b.store.record(id); r.Status != want {
+				t.Errorf("%s is %v, want %v", id, r.Status, want)
+			}
+		}
+		if _, err := b.store.Load("ended"); !fault.Is(err, fault.ThreadNotFound) {
+			t.Errorf("retention did not begin: %v", err)
+		}
+		b.store.mu.Lock()
+		b.store.unwritable = nil
+		b.store.mu.Unlock()
 	})
 }

@@ -24,9 +24,12 @@ func (s *Service) sweep() {
 		if s.closing.Load() {
 			return
 		}
-		if settled = settled || s.settleAll(); !settled {
-			timer.Reset(s.cfg.Durations.SweepDelay)
-			continue
+		if !settled {
+			var through bool
+			if through, settled = s.settleAll(); !through {
+				timer.Reset(s.cfg.Durations.SweepDelay)
+				continue
+			}
 		}
 		s.retain()
 		s.shrink()
@@ -35,47 +38,51 @@ func (s *Service) sweep() {
 }
 
 // settleAll loads every thread that an earlier daemon left unsettled, a few at a
-// time, and reports whether all are settled now. It stops at the first trouble,
-// so that a full disk does not fill the memory with threads, too.
-func (s *Service) settleAll() bool {
-	after := ""
+// time. It reports whether it came through and whether all are settled now. A thread
+// that cannot be read or written, as on a damaged page, does not hold up the others;
+// when more than a few cannot be settled it stops, so that a full disk does not fill
+// the memory with threads, too.
+func (s *Service) settleAll() (through, settled bool) {
+	after, waiting, unreadable := "", 0, 0
 	for s.kill.Err() == nil && !s.closing.Load() {
 		ids, err := s.cfg.Store.Unsettled(after, sweepParallel)
 		if err != nil {
 			s.cfg.Log.Warn().Err(err).Msg("threads of an earlier run could not be listed; trying again later")
-			return false
+			return false, false
 		}
 		if len(ids) == 0 {
-			return true
+			return true, waiting+unreadable == 0
 		}
-		if !s.settleChunk(ids) {
-			return false
+		w, u := s.settleChunk(ids)
+		if waiting, unreadable = waiting+w, unreadable+u; waiting >= sweepParallel {
+			return false, false
 		}
 		after = ids[len(ids)-1]
 	}
-	return false
+	return false, false
 }
 
-func (s *Service) settleChunk(ids []string) (settled bool) {
+// settleChunk returns how many of some threads wait to be settled, and how many
+// could not be loaded.
+func (s *Service) settleChunk(ids []string) (waiting, unreadable int) {
 	_ = fault.Point(PointBeforeSweep)
-	settled = true
 	actors := make([]*actor, 0, len(ids))
 	for _, id := range ids {
 		a, err := s.open(s.kill, id)
 		if err != nil {
 			s.cfg.Log.Warn().Err(err).Str(logThread, id).Msg("a thread of an earlier run could not be settled; trying again later")
-			settled = false
+			unreadable++
 			continue
 		}
 		actors = append(actors, a)
 	}
 	for _, a := range actors {
 		if a.awaitSettled(s.kill) != nil || a.unsettled.Load() {
-			settled = false
+			waiting++
 		}
 		s.registry.release(a)
 	}
-	return settled
+	return waiting, unreadable
 }
 
 // retain deletes threads that ended long ago and ends threads that were not used
