@@ -3,6 +3,8 @@ package lifecycle
 import (
 	"runtime/debug"
 
+	"github.com/rs/zerolog"
+
 	"github.com/pedelec/pedelec-core/internal/fault"
 	"github.com/pedelec/pedelec-core/internal/thread"
 )
@@ -92,7 +94,11 @@ func (a *actor) store(next *thread.State) error {
 // what must not be lost.
 func (a *actor) commitFailed(in thread.Input, next thread.State, err *fault.Error) {
 	a.svc.metrics.commitFailures.Inc()
-	a.log.Error().Err(err).Str(logInput, inputName(in)).Msg("a change of the thread could not be stored")
+	level := zerolog.ErrorLevel
+	if err.Code == fault.StorageFull {
+		level = zerolog.DebugLevel // the store tells of it, once for all threads
+	}
+	a.log.WithLevel(level).Err(err).Str(logInput, inputName(in)).Msg("a change of the thread could not be stored")
 	refused, keep := thread.Refuse(a.state, in)
 	a.state = refused
 	caller := thread.CallerOf(in)

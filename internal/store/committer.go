@@ -198,7 +198,7 @@ func (s *Store) update(batch []*item) (left bool, failed *updateError) {
 	if err := tx.Commit(); err != nil {
 		return false, fail(err)
 	}
-	s.full.Store(false)
+	s.hasRoom()
 	if err := fault.Point(pointCommitFail); err != nil {
 		return false, fail(err)
 	}
@@ -307,10 +307,31 @@ func (s *Store) writeMeta(key, value []byte) error {
 // writeFault turns the cause of a failed write into what its callers get.
 func (s *Store) writeFault(cause error) error {
 	if s.isFull(cause) {
-		s.full.Store(true)
+		s.hasNoRoom(cause)
 		return fault.Wrap(fault.StorageFull, "store.commit", cause, "The disk has no room; nothing was recorded.")
 	}
 	return fault.Wrap(fault.StorageFailed, "store.commit", cause, "The database could not be written; nothing was recorded.")
+}
+
+// fullEvery is how often the log is told that there is no room: each change is
+// refused, and a few may still find some.
+const fullEvery = time.Minute
+
+func (s *Store) hasNoRoom(cause error) {
+	s.full.Store(true)
+	if now := s.Now(); s.toldFull.IsZero() || now.Sub(s.toldFull) >= fullEvery {
+		s.toldFull, s.tellRoom = now, true
+		s.Log.Error().Err(cause).Str("path", s.path).
+			Msg("The disk has no room for the database. Changes are refused until there is; make room.")
+	}
+}
+
+func (s *Store) hasRoom() {
+	s.full.Store(false)
+	if s.tellRoom {
+		s.tellRoom = false
+		s.Log.Info().Msg("A change of the database found room again.")
+	}
 }
 
 // minFreeBytes is the space under which a failed write counts as a full disk:

@@ -60,6 +60,9 @@ type Store struct {
 	sick    atomic.Pointer[error]
 	full    atomic.Bool // the last change found no room
 
+	toldFull time.Time // when the log was told so; the committer's
+	tellRoom bool      // it was not told of room since; likewise
+
 	compacting *compaction // nil = none runs; the committer's
 	compacted  chan error
 	// afterCompaction is called by the committer when a background compaction
@@ -177,12 +180,15 @@ func (s *Store) WasUnclean() bool { return s.unclean }
 func (s *Store) Damage() *Damage { return s.damage }
 
 // Healthy returns an error once a part of the file could not be read; it stays
-// until the daemon is restarted. While the disk is full it returns STORAGE_FULL: if
-// the last change found no room, or the file could not be reopened, it tries a small
-// change itself.
+// until the daemon is restarted. While there is no room worth speaking of it returns
+// STORAGE_FULL, also where that is not to be seen, as with a quota: if the last change
+// found none, or the file could not be reopened, it tries a small change itself.
 func (s *Store) Healthy() error {
 	if err := s.sick.Load(); err != nil {
 		return *err
+	}
+	if free, known := freeSpace(s.path); known && free < minFreeBytes {
+		return fault.Newf(fault.StorageFull, "The disk of the database has %d bytes left.", free)
 	}
 	s.mu.RLock()
 	closed := s.opened == nil
