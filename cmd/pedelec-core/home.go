@@ -202,9 +202,11 @@ func homePaths(home string) []wrongMode {
 	for _, name := range []string{logFolder, binFolder} {
 		paths = append(paths, wrongMode{path: filepath.Join(home, name), want: folderMode, need: folderMode})
 	}
-	for _, name := range []string{ipc.RuntimeFileName, ipc.AgentRuntimeFileName, lockFileName, storeFile} {
+	for _, name := range []string{ipc.RuntimeFileName, ipc.AgentRuntimeFileName, storeFile} {
 		paths = append(paths, wrongMode{path: filepath.Join(home, name), want: fileMode, need: fileMode})
 	}
+	// Whoever shut the lock to us may have had a reason.
+	paths = append(paths, wrongMode{path: filepath.Join(home, lockFileName), want: fileMode})
 	// The user's own: it may be kept from being written.
 	paths = append(paths, wrongMode{path: filepath.Join(home, settingsFile), want: fileMode, need: readMode})
 	logs, _ := filepath.Glob(filepath.Join(home, logFolder, "core*.log")) // the pattern is well-formed
