@@ -3,6 +3,7 @@ package e2e
 import (
 	"errors"
 	"net"
+	"sync"
 )
 
 // transport is one of the ways to a daemon.
@@ -62,6 +63,38 @@ func (l *leash) Close() error {
 		_ = l.SetLinger(0) // of a connection that is closed already, if it fails
 	}
 	return l.TCPConn.Close()
+}
+
+// gated is a client's socket of which a little is read, and the rest only when a
+// channel is closed.
+type gated struct {
+	*net.TCPConn
+	gate   <-chan struct{}
+	free   int
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newGated(nc *net.TCPConn, gate <-chan struct{}) *gated {
+	return &gated{TCPConn: nc, gate: gate, free: 4096, closed: make(chan struct{})}
+}
+
+func (g *gated) Read(p []byte) (int, error) {
+	if g.free <= 0 {
+		select {
+		case <-g.gate:
+		case <-g.closed:
+			return 0, net.ErrClosed
+		}
+	}
+	n, err := g.TCPConn.Read(p[:min(len(p), 4096)])
+	g.free -= n
+	return n, err
+}
+
+func (g *gated) Close() error {
+	g.once.Do(func() { close(g.closed) })
+	return g.TCPConn.Close()
 }
 
 // sips is a client's socket that is read a byte at a time.

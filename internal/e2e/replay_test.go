@@ -73,7 +73,7 @@ func TestSubscribersThatFallBehindTheRingReadTheJournal(t *testing.T) {
 	for _, via := range transports {
 		gate := make(chan struct{})
 		c, err := via.open(d.info, func(nc *net.TCPConn) net.Conn {
-			return &gated{TCPConn: nc, gate: gate, free: 4096}
+			return newGated(nc, gate)
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -116,23 +116,6 @@ func TestSubscribersThatFallBehindTheRingReadTheJournal(t *testing.T) {
 			t.Errorf("over %s all %d deltas came: the client never was behind what memory holds", via, deltas)
 		}
 	}
-}
-
-// gated is a client's socket of which a little is read, and the rest only when a
-// channel is closed.
-type gated struct {
-	*net.TCPConn
-	gate <-chan struct{}
-	free int
-}
-
-func (g *gated) Read(p []byte) (int, error) {
-	if g.free <= 0 {
-		<-g.gate
-	}
-	n, err := g.TCPConn.Read(p[:min(len(p), 4096)])
-	g.free -= n
-	return n, err
 }
 
 // TestReplaysBehindTheJournalsEndSayThatTheyAreTruncated lets clients drop their
@@ -232,7 +215,7 @@ func TestSubscribersWhoseEventsAreTrimmedAreDisconnected(t *testing.T) {
 	gate := make(chan struct{})
 	var late []*conn
 	for _, via := range transports {
-		c, err := via.open(d.info, func(nc *net.TCPConn) net.Conn { return &gated{TCPConn: nc, gate: gate, free: 4096} })
+		c, err := via.open(d.info, func(nc *net.TCPConn) net.Conn { return newGated(nc, gate) })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -31,8 +31,8 @@ type lineSink struct {
 	batch   []byte        // lines gathered for one write
 }
 
-// write copies small batches together, since one system call with one buffer is
-// cheaper than one with hundreds; large ones are gathered by the kernel.
+// write copies small lines together, since one system call with one buffer is
+// cheaper than one with hundreds.
 func (s *lineSink) write(lines [][]byte) error {
 	if err := s.conn.SetWriteDeadline(time.Now().Add(s.timeout)); err != nil {
 		return err
@@ -41,20 +41,21 @@ func (s *lineSink) write(lines [][]byte) error {
 		_, err := s.conn.Write(lines[0])
 		return err
 	}
-	size := 0
-	for _, line := range lines {
-		size += len(line)
-	}
-	if size > 2*writeBatchBytes {
-		buffers := net.Buffers(append([][]byte(nil), lines...)) // WriteTo consumes it
-		_, err := buffers.WriteTo(s.conn)
-		return err
-	}
 	s.batch = s.batch[:0]
 	for _, line := range lines {
+		if len(s.batch) > 0 && len(s.batch)+len(line) > 2*writeBatchBytes {
+			if err := s.flush(); err != nil {
+				return err
+			}
+		}
 		s.batch = append(s.batch, line...)
 	}
+	return s.flush()
+}
+
+func (s *lineSink) flush() error {
 	_, err := s.conn.Write(s.batch)
+	s.batch = s.batch[:0]
 	return err
 }
 

@@ -4,8 +4,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pedelec/pedelec-core/internal/fault"
 	"github.com/pedelec/pedelec-core/internal/thread"
 )
+
+// catchUp is what is left of every timer that ran out while the process stood
+// still: a page's answer, an agent's frame or a client that came back may wait in
+// a socket to be read.
+const catchUp = time.Second
 
 // timers are a thread's timers. One that runs out puts an input into the
 // mailbox; an input of a timer that was disarmed meanwhile is dropped here.
@@ -52,20 +58,26 @@ func (t *timers) arm(which thread.Timer, turn uint64, wait time.Duration) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	due := time.Now().Add(wait)
 	var self *time.Timer
 	self = time.AfterFunc(wait, func() {
 		t.mu.Lock()
 		current := t.armed[which] == self
-		if current {
+		if current && fault.Overslept(due) {
+			due = time.Now().Add(catchUp)
+			self.Reset(catchUp)
+			current = false
+		} else if current {
 			delete(t.armed, which)
 		}
 		t.mu.Unlock()
-		if current && which == thread.TimerAutoEnd {
+		if !current {
+			return
+		}
+		if which == thread.TimerAutoEnd {
 			t.beforeAutoEnd()
 		}
-		if current {
-			t.mail.put(thread.TimerFired{Timer: which, Turn: turn})
-		}
+		t.mail.put(thread.TimerFired{Timer: which, Turn: turn})
 	})
 	t.armed[which] = self
 }

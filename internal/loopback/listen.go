@@ -122,6 +122,8 @@ type Conn struct {
 	*net.TCPConn
 	listener *Listener
 	once     sync.Once
+
+	reading, writing deadline
 }
 
 // Close closes the connection.
