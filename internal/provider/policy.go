@@ -1,10 +1,12 @@
 package provider
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/pedelec/pedelec-core/internal/thread"
 )
@@ -85,7 +87,7 @@ func resolve(path string) (string, bool) {
 			slices.Reverse(missing)
 			return filepath.Join(append([]string{real}, missing...)...), true
 		}
-		if _, err := os.Lstat(path); !os.IsNotExist(err) {
+		if _, err := os.Lstat(path); !os.IsNotExist(err) && !errors.Is(err, syscall.ENOTDIR) {
 			return "", false // a link to nowhere: writing through it leaves the workspace
 		}
 		cut := strings.LastIndexFunc(path, func(r rune) bool { return os.IsPathSeparator(uint8(r)) })

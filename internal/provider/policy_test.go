@@ -136,6 +136,7 @@ func TestPathsMustAllLieInTheWorkspaceWithLinksResolved(t *testing.T) {
 		{ws + "/new/deep/file", true},
 		{"file", true},
 		{"sub/new", true},
+		{"file/nothing-is-below-a-file", true},
 		{ws + "/in/new", true},
 		{alias + "/file", true},
 		{ws + "/..hidden", true},

@@ -65,7 +65,7 @@ func isCommandKey(key string) bool {
 func isPathKey(key string) bool {
 	switch key {
 	case "path", "paths", "file", "files", "filename", "filepath", "filepaths", "absolutepath",
-		"dir", "directory", "directories", "folder", "cwd", "workdir", "parentdir", "patterns",
+		"dir", "directory", "directories", "targetdirectory", "folder", "cwd", "workdir", "parentdir", "patterns",
 		"notebookpath", "source", "sourcepath", "destination", "destinationpath", "target", "targetpath", "targetfile",
 		"from", "to", "oldpath", "newpath", "relativeworkspacepath", "uri":
 		return true

@@ -19,6 +19,9 @@ func (c toolCall) question() provider.Question {
 		}
 	}
 	q.Collect(c.RawInput)
+	if q.Reads { // whether it searches names or contents is not told
+		q.CollectPattern(c.RawInput)
+	}
 	return q
 }
 

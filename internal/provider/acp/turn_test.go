@@ -205,6 +205,9 @@ func TestCancelAndEndLeaveNothingOpen(t *testing.T) {
 func TestAgentRequestsAreAnsweredAtOnce(t *testing.T) {
 	ws := t.TempDir()
 	inside := filepath.Join(ws, "file")
+	if err := os.WriteFile(inside, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	tests := []struct {
 		name, step, want string
 		flavour          Flavour
@@ -220,6 +223,12 @@ func TestAgentRequestsAreAnsweredAtOnce(t *testing.T) {
 		{"a shell command", `ask {"kind":"execute","rawInput":{"command":"ls"}}`, `"optionId":"no"`, Cursor()},
 		{"our own command", `ask {"kind":"execute","rawInput":{"command":"pedelec-cli --thread-id t tool-call add '{\"a\":1}'"}}`, `"optionId":"yes"`, Cursor()},
 		{"a command of unknown shape", `ask {"rawInput":{"command":{"run":"ls"},"path":"` + inside + `"}}`, `"optionId":"no"`, Cursor()},
+		{"a search without a place", `ask {"kind":"search","rawInput":{"pattern":"**/*.{go,md}"}}`, `"optionId":"yes"`, OpenCode()},
+		{"a search in a file", `ask {"kind":"search","rawInput":{"pattern":"func x","path":"` + inside + `"}}`, `"optionId":"yes"`, OpenCode()},
+		{"a search elsewhere by its pattern", `ask {"kind":"search","rawInput":{"pattern":"/etc/*","path":"` + ws + `"}}`, `"optionId":"no"`, OpenCode()},
+		{"a search that its pattern leads up", `ask {"kind":"search","rawInput":{"pattern":"../*","path":"` + ws + `"}}`, `"optionId":"no"`, OpenCode()},
+		{"a search elsewhere by its pattern, in other words", `ask {"kind":"search","rawInput":{"glob_pattern":"{/etc,src}/*","target_directory":"` + ws + `"}}`, `"optionId":"no"`, Cursor()},
+		{"a search by a pattern that is no text", `ask {"kind":"search","rawInput":{"pattern":["/etc/*"],"path":"` + ws + `"}}`, `"optionId":"no"`, OpenCode()},
 		{"nothing named", `ask {"kind":"other"}`, `"optionId":"no"`, OpenCode()},
 		{"a question that cannot be read", `request session/request_permission {"options":7}`, `"code":-32602`, OpenCode()},
 		{"a question of no session", `request session/request_permission {"sessionId":"other","toolCall":{},"options":[]}`, `"outcome":"cancelled"`, OpenCode()},

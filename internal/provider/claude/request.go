@@ -2,8 +2,6 @@ package claude
 
 import (
 	"context"
-	"path/filepath"
-	"regexp"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -110,34 +108,10 @@ func (s *session) wish(tool string, input jsontext.Value) provider.Question {
 		q.Paths = []string{s.policy.Workspace} // where they look when they are told nothing
 	}
 	if tool == "Glob" {
-		q.Paths = append(q.Paths, globPath(input))
+		q.CollectPattern(input)
 	}
 	return q
 }
-
-// globPath returns where a pattern for files leads, as a path whose wildcards are
-// names that nobody has, or "" when it may lead up or, by an alternative, elsewhere.
-func globPath(input jsontext.Value) string {
-	var p struct {
-		Pattern jsontext.Value `json:"pattern"`
-		Path    jsontext.Value `json:"path"`
-	}
-	if jsonrpc.Unmarshal(input, &p) != nil {
-		return ""
-	}
-	pattern, folder := word(p.Pattern), word(p.Path)
-	if pattern == "" || leadsAway.MatchString(pattern) {
-		return ""
-	}
-	if folder == "" || filepath.IsAbs(pattern) || strings.HasPrefix(pattern, "~") {
-		return pattern
-	}
-	return folder + string(filepath.Separator) + pattern
-}
-
-// leadsAway matches a pattern with a step up, or with an alternative that may be a
-// path of its own, as in {/etc,src}/*.
-var leadsAway = regexp.MustCompile(`(?:^|[/\\{,(|])\.\.(?:[/\\},)|]|$)|[{,(|][/\\~]`)
 
 // mcp serves the frontend tools as the Model Context Protocol has it.
 func (r *Runtime) mcp(id string, q question) {
