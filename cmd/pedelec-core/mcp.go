@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"os"
 	"os/signal"
 	"strings"
@@ -43,16 +42,4 @@ func (a *app) findDaemon() finder {
 		return a.connect
 	}
 	return findForAgent
-}
-
-// foundDaemon looks for the daemon anew at each request: it may have been
-// restarted since the last one.
-type foundDaemon struct{ find finder }
-
-func (d foundDaemon) Call(ctx context.Context, typ string, payload, result any) error {
-	c, err := d.find(ctx)
-	if err != nil {
-		return err
-	}
-	return c.Call(ctx, typ, payload, result)
 }

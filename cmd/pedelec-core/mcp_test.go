@@ -62,6 +62,45 @@ func TestMCPServesToolsOnStandardStreams(t *testing.T) {
 	}
 }
 
+func TestMCPRepeatsACallThatWasNotAnswered(t *testing.T) {
+	requests := fakeDaemon(t,
+		`{"requestId":"pedelec_1","ok":true,"result":{"name":"add","description":"adds","argsSchema":{}}}`+"\n",
+		"", // breaks off
+		`{"requestId":"pedelec_1","ok":true,"result":7}`+"\n",
+	)
+	talk := strings.Join([]string{
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`,
+		`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"add","arguments":{"a":1}}}`,
+	}, "\n") + "\n"
+	in, toServer := io.Pipe()
+	fromServer, out := io.Pipe()
+	a := &app{stdin: in, stdout: out, stderr: io.Discard}
+	left := make(chan int, 1)
+	go func() {
+		left <- a.run(t.Context(), []string{"mcp", "--thread-id", "t1", "add"})
+		out.Close()
+	}()
+	if _, err := io.WriteString(toServer, talk); err != nil {
+		t.Fatal(err)
+	}
+	answer := ""
+	for lines := bufio.NewScanner(fromServer); !strings.Contains(answer, `"id":2`) && lines.Scan(); {
+		answer = lines.Text()
+	}
+	if !strings.Contains(answer, `"text":"7"`) {
+		t.Fatalf("answered %s", answer)
+	}
+	<-requests // what the tool is
+	if first, second := <-requests, <-requests; first == "" || first != second {
+		t.Errorf("the second request %q is not the first %q", second, first)
+	}
+	toServer.Close()
+	if status := <-left; status != 0 {
+		t.Errorf("exit status %d at the end of the input", status)
+	}
+}
+
 func TestMCPRefusesWhatItCannotServe(t *testing.T) {
 	t.Setenv(threadIDEnv, "")
 	home := t.TempDir()

@@ -16,7 +16,7 @@ import (
 	"github.com/pedelec/pedelec-core/internal/provider"
 )
 
-// toolAttempts is how often a call is made when its answer does not come. The
+// toolAttempts is how often a tool is called when its answer does not come. The
 // daemon takes the second for the first: it joins one that waits, and repeats an
 // answer that did not arrive.
 const toolAttempts = 2
@@ -146,32 +146,39 @@ type toolPayload struct {
 	Args     jsontext.Value `json:"args,omitzero"`
 }
 
-func toolSpec(ctx context.Context, find finder, threadID, tool string) (jsontext.Value, error) {
-	return askAboutTool(ctx, find, "tool_spec", toolPayload{ThreadID: threadID, ToolName: tool})
+func toolSpec(ctx context.Context, find finder, threadID, tool string) (spec jsontext.Value, err error) {
+	err = foundDaemon{find}.Call(ctx, "tool_spec", toolPayload{ThreadID: threadID, ToolName: tool}, &spec)
+	return spec, err
 }
 
-// toolCall calls a tool, once more if the connection broke before the answer
-// came.
-func toolCall(ctx context.Context, find finder, threadID, tool string, args jsontext.Value) (jsontext.Value, error) {
-	payload := toolPayload{threadID, tool, args}
+func toolCall(ctx context.Context, find finder, threadID, tool string, args jsontext.Value) (result jsontext.Value, err error) {
+	err = foundDaemon{find}.Call(ctx, "tool_call", toolPayload{threadID, tool, args}, &result)
+	return result, err
+}
+
+// foundDaemon is the daemon as an agent's tools reach it. It is looked for anew at
+// each request: it may have been restarted since the last one.
+type foundDaemon struct{ find finder }
+
+// Call makes a request. A call of a tool is made once more if the connection broke
+// before its answer came.
+func (d foundDaemon) Call(ctx context.Context, typ string, payload, result any) error {
 	for attempt := 1; ; attempt++ {
-		result, err := askAboutTool(ctx, find, "tool_call", payload)
-		if attempt == toolAttempts || !wasNotAnswered(err) {
-			return result, err
+		err := d.callOnce(ctx, typ, payload, result)
+		if typ != "tool_call" || attempt == toolAttempts || !wasNotAnswered(err) {
+			return err
 		}
 	}
 }
 
-// askAboutTool closes its connection only after it has the answer: that is how
-// the daemon knows that it arrived.
-func askAboutTool(ctx context.Context, find finder, request string, payload any) (jsontext.Value, error) {
-	c, err := find(ctx)
+// callOnce closes its connection only after it has the answer: that is how the
+// daemon knows that it arrived.
+func (d foundDaemon) callOnce(ctx context.Context, typ string, payload, result any) error {
+	c, err := d.find(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var result jsontext.Value
-	err = c.Call(ctx, request, payload, &result)
-	return result, err
+	return c.Call(ctx, typ, payload, result)
 }
 
 // wasNotAnswered tells a connection that could not be made or broke from an

@@ -46,29 +46,6 @@ func TestToolsAreListedUnderNamesThatModelsMayWrite(t *testing.T) {
 	}
 }
 
-func TestInputSchemasSayThatTheyAreObjects(t *testing.T) {
-	for schema, want := range map[string]string{
-		`{"type":"object"}`:          `{"type":"object"}`,
-		`{}`:                         `{"type":"object"}`,
-		`true`:                       `{"type":"object"}`,
-		`{"type":["object","null"]}`: `{"type":"object"}`,
-		`{"allOf":[{"$ref":"#/x"}]}`: `{"allOf":[{"$ref":"#/x"}],"type":"object"}`,
-		`{"x":1, "type":"object"}`:   `{"x":1, "type":"object"}`,
-	} {
-		got, ok := inputSchema(jsontext.Value(schema)).(rawJSON)
-		if !ok {
-			plain, err := json.Marshal(inputSchema(jsontext.Value(schema)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			got = plain
-		}
-		if string(got) != want {
-			t.Errorf("%s became %s", schema, got)
-		}
-	}
-}
-
 func TestResultsAndErrorsReachTheModel(t *testing.T) {
 	s := newStand(t, nil)
 	session := s.client(s.reach("t1"))

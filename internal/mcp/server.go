@@ -69,7 +69,7 @@ func versionsWithSessions() []string {
 func describe(tools []tool.Tool, names tool.Names) []*sdk.Tool {
 	list := make([]*sdk.Tool, 0, len(tools))
 	for _, t := range tools {
-		d := &sdk.Tool{Name: names.Model[t.Name], Description: t.Description, InputSchema: inputSchema(t.ArgsSchema)}
+		d := &sdk.Tool{Name: names.Model[t.Name], Description: t.Description, InputSchema: rawJSON(tool.ObjectSchema(t.ArgsSchema))}
 		if d.Name != t.Name {
 			d.Title = t.Name // by which the application's guidance speaks of it
 		}
@@ -77,24 +77,6 @@ func describe(tools []tool.Tool, names tool.Names) []*sdk.Tool {
 	}
 	slices.SortFunc(list, func(a, b *sdk.Tool) int { return strings.Compare(a.Name, b.Name) })
 	return list
-}
-
-// inputSchema returns a schema as clients want it: an object whose type is the word
-// "object". Ours may say the same in other words.
-func inputSchema(schema jsontext.Value) any {
-	members := map[string]jsontext.Value{}
-	if json.Unmarshal(schema, &members) != nil {
-		return map[string]string{"type": "object"} // the schema true
-	}
-	if string(members["type"]) == `"object"` {
-		return rawJSON(schema)
-	}
-	members["type"] = jsontext.Value(`"object"`)
-	whole, err := json.Marshal(members, json.Deterministic(true))
-	if err != nil {
-		return map[string]string{"type": "object"} // cannot be: the members were just read
-	}
-	return rawJSON(whole)
 }
 
 // rawJSON is JSON for the SDK, which writes with the standard library.

@@ -1,6 +1,10 @@
 package thread
 
-import "github.com/pedelec/pedelec-core/internal/tool"
+import (
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/pedelec/pedelec-core/internal/tool"
+)
 
 // What a page registers, under names for packages that carry it and do not deal
 // with tools themselves.
@@ -13,6 +17,10 @@ type (
 // ModelNames gives each tool the name under which models know it; see
 // tool.ModelNames.
 func ModelNames(tools []Tool) ToolNames { return tool.ModelNames(tools) }
+
+// ObjectSchema returns an argument schema as agents' protocols want it; see
+// tool.ObjectSchema.
+func ObjectSchema(schema jsontext.Value) jsontext.Value { return tool.ObjectSchema(schema) }
 
 // Limits that those who carry it need.
 const (

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
@@ -38,6 +39,25 @@ var drafts = map[string]*jsonschema.Draft{
 type Schema struct {
 	program *program
 	defines map[string]bool // the names under the root's properties
+}
+
+// ObjectSchema returns an argument schema whose root says in one word that it is of
+// an object, as agents' protocols demand it. Arguments are always an object, so a root
+// that says so in other words, or not at all, means the same.
+func ObjectSchema(schema jsontext.Value) jsontext.Value {
+	var members map[string]jsontext.Value
+	if json.Unmarshal(schema, &members) != nil || members == nil { // the schema true
+		return jsontext.Value(`{"type":"object"}`)
+	}
+	if string(members["type"]) == `"object"` {
+		return schema
+	}
+	members["type"] = jsontext.Value(`"object"`)
+	whole, err := json.Marshal(members, json.Deterministic(true))
+	if err != nil {
+		return jsontext.Value(`{"type":"object"}`) // cannot be: the members were just read
+	}
+	return whole
 }
 
 // Compile compiles the argument schema of a tool, or returns

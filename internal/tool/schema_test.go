@@ -235,3 +235,20 @@ func FuzzCompile(f *testing.F) {
 		}
 	})
 }
+
+func TestASchemaSaysInOneWordThatItIsOfAnObject(t *testing.T) {
+	for schema, want := range map[string]string{
+		`true`:                       `{"type":"object"}`,
+		`{}`:                         `{"type":"object"}`,
+		`{"type":"object"}`:          `{"type":"object"}`,
+		`{"type":["object"]}`:        `{"type":"object"}`,
+		`{"type":["null","object"]}`: `{"type":"object"}`,
+		`{"minProperties":1}`:        `{"minProperties":1,"type":"object"}`,
+		`{"allOf":[{"$ref":"#/x"}]}`: `{"allOf":[{"$ref":"#/x"}],"type":"object"}`,
+		`{"x":1, "type":"object"}`:   `{"x":1, "type":"object"}`,
+	} {
+		if got := string(ObjectSchema(jsontext.Value(schema))); got != want {
+			t.Errorf("%s became %s, want %s", schema, got, want)
+		}
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/rs/zerolog"
 
 	"github.com/pedelec/pedelec-core/internal/fault"
@@ -84,21 +83,6 @@ func TestAnInterruptDoesNotReachALaterTurn(t *testing.T) {
 	s.interrupt(first)
 	if len(posted) != 1 {
 		t.Errorf("a turn that is over was interrupted: %q", posted[1:])
-	}
-}
-
-func TestASchemaSaysInOneWordThatItIsOfAnObject(t *testing.T) {
-	for schema, want := range map[string]string{
-		`true`:                       `{"type":"object"}`,
-		`{}`:                         `{"type":"object"}`,
-		`{"type":"object"}`:          `{"type":"object"}`,
-		`{"type":["object"]}`:        `{"type":"object"}`,
-		`{"type":["null","object"]}`: `{"type":"object"}`,
-		`{"minProperties":1}`:        `{"minProperties":1,"type":"object"}`,
-	} {
-		if got := string(objectSchema(jsontext.Value(schema))); got != want {
-			t.Errorf("%s became %s, want %s", schema, got, want)
-		}
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/pedelec/pedelec-core/internal/fault"
@@ -147,29 +146,10 @@ func (r *Runtime) toolList() mcpToolList {
 	list := mcpToolList{Tools: []mcpTool{}}
 	if skills := r.launch.Spec.Skills; skills != nil {
 		for _, t := range skills.Tools {
-			list.Tools = append(list.Tools, mcpTool{r.tools.Model[t.Name], t.Description, objectSchema(t.ArgsSchema)})
+			list.Tools = append(list.Tools, mcpTool{r.tools.Model[t.Name], t.Description, thread.ObjectSchema(t.ArgsSchema)})
 		}
 	}
 	return list
-}
-
-// objectSchema says at the root of a schema that it is of an object, which the
-// protocol demands to be said there in this one word. Arguments are always an object,
-// so a list of types that holds it means the same.
-func objectSchema(schema jsontext.Value) jsontext.Value {
-	var members map[string]jsontext.Value
-	if json.Unmarshal(schema, &members) != nil || members == nil {
-		return jsontext.Value(`{"type":"object"}`)
-	}
-	if string(members["type"]) == `"object"` {
-		return schema
-	}
-	members["type"] = jsontext.Value(`"object"`)
-	whole, err := json.Marshal(members, json.Deterministic(true))
-	if err != nil {
-		return schema
-	}
-	return whole
 }
 
 // called hands a call of a frontend tool to the thread.
