@@ -108,7 +108,7 @@ func (e *Error) Unsent() *Error {
 
 // CarryUnsent returns to, with [ErrUnsent] in its chain if from has it.
 func CarryUnsent(from, to error) error {
-	if to == nil || !errors.Is(from, ErrUnsent) {
+	if to == nil || !errors.Is(from, ErrUnsent) || errors.Is(to, ErrUnsent) {
 		return to
 	}
 	return From(to).Unsent()

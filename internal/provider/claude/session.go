@@ -2,6 +2,7 @@ package claude
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/pedelec/pedelec-core/internal/fault"
@@ -47,7 +48,7 @@ type turn struct {
 // with PROVIDER_RUNTIME_DISCONNECTED when the session is not alive.
 func (s *session) StartTurn(ctx context.Context, t thread.Turn) error {
 	if err := ctx.Err(); err != nil {
-		return err
+		return errors.Join(fault.ErrUnsent, err)
 	}
 	begun, err := s.begin(t)
 	if err != nil {

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -43,6 +44,7 @@ var rows = []row{
 	{"code points stay whole", codePoints},
 	{"an empty answer", emptyAnswer},
 	{"a second turn is refused while one runs", busyTurn},
+	{"a turn whose caller has left is not sent", callerLeft},
 	{"a tool call", toolCall},
 	{"a tool call that times out", toolTimeout},
 	{"a tool that was not offered", unknownTool},
@@ -152,6 +154,23 @@ func busyTurn(b *bench) {
 	}
 	r.Cancel(a, 1)
 	sink.Finished(1)
+}
+
+func callerLeft(b *bench) {
+	r := b.start(Knobs{})
+	a, sink := r.Open(r.Spec("t1"))
+	gone, leave := context.WithCancel(r.Ctx)
+	leave()
+	err := a.Conversation.StartTurn(gone, thread.Turn{ID: 1, Text: b.text("say m unwritten")})
+	if !errors.Is(err, fault.ErrUnsent) || !errors.Is(err, context.Canceled) {
+		b.T.Errorf("turn: %v", err)
+	}
+	b.expect(a, sink, 2, "d:x | m:x | ok", "say m x")
+	for _, line := range r.Read() {
+		if strings.Contains(line, "unwritten") {
+			b.T.Errorf("the agent read %s", line)
+		}
+	}
 }
 
 // tools are what a page offers in these tests; one name is none that models take.

@@ -226,7 +226,7 @@ func (c *Conn) send(ctx context.Context, method string, params any, got answer) 
 	c.mu.Unlock()
 	text, err := encode(c.envelope(outgoing{ID: strconv.AppendInt(nil, id, 10), Method: method, Params: params}))
 	if err != nil {
-		return 0, fmt.Errorf("jsonrpc: encode %s: %w", method, err)
+		return 0, errors.Join(fault.ErrUnsent, fmt.Errorf("jsonrpc: encode %s: %w", method, err))
 	}
 	c.mu.Lock()
 	if c.err != nil {
@@ -401,7 +401,7 @@ func (c *Conn) envelope(m outgoing) outgoing {
 
 func (c *Conn) write(ctx context.Context, text []byte) error {
 	if err := ctx.Err(); err != nil {
-		return err
+		return errors.Join(fault.ErrUnsent, err)
 	}
 	if err := c.cfg.Write(context.WithoutCancel(ctx), text); err != nil {
 		return fmt.Errorf("jsonrpc: write: %w", err)
