@@ -13,8 +13,9 @@ const (
 	// without its line feed. Lines over 1 MB were seen from real agents.
 	DefaultFrameLimit = 16 << 20
 
-	// StrayHead is how much of a line that is no frame is kept, in bytes.
-	StrayHead = 200
+	// StrayPart is how much of the beginning of a line that is no frame is kept, in
+	// bytes, and of the end of one that is over the limit.
+	StrayPart = 200
 
 	frameBuffer     = 64 << 10 // the read buffer's size between large frames
 	maxEmptyReads   = 100      // reads in a row without bytes or error, as in bufio
@@ -44,7 +45,8 @@ func (k StrayKind) String() string {
 type Stray struct {
 	Kind  StrayKind
 	Bytes int64  // its whole length, without the line feed
-	Head  []byte // a copy of its first [StrayHead] bytes; may hold secrets
+	Head  []byte // a copy of its first [StrayPart] bytes; may hold secrets
+	Tail  []byte // of one that was over the limit: its last ones
 }
 
 // FrameCounts tells what a reader has met so far.
@@ -134,7 +136,7 @@ func (f *Frames) check(line []byte) []byte {
 	}
 	if !isObject(frame) {
 		f.Counts.Stray++
-		f.report(NotObject, int64(len(line)), line)
+		f.report(Stray{Kind: NotObject, Bytes: int64(len(line)), Head: bytes.Clone(line[:min(len(line), StrayPart)])})
 		return nil
 	}
 	f.Counts.Frames++
@@ -148,7 +150,8 @@ func isObject(b []byte) bool {
 // skipLine drops the over-long line at the start of the buffer, to its end, in
 // the memory that it has.
 func (f *Frames) skipLine() error {
-	head := bytes.Clone(f.buf[f.start:min(f.end, f.start+StrayHead)])
+	head := bytes.Clone(f.buf[f.start:min(f.end, f.start+StrayPart)])
+	var tail []byte
 	var skipped int64
 	for {
 		unread := f.buf[f.start:f.end]
@@ -158,20 +161,28 @@ func (f *Frames) skipLine() error {
 			if i >= 0 {
 				rest = i
 			}
+			tail = lastOf(tail, unread[:rest])
 			f.consume(min(rest+1, len(unread)))
 			f.Counts.Oversize++
-			f.report(Oversize, skipped+int64(rest), head)
+			f.report(Stray{Kind: Oversize, Bytes: skipped + int64(rest), Head: head, Tail: tail})
 			return nil
 		}
+		tail = lastOf(tail, unread)
 		skipped += int64(len(unread))
 		f.start, f.end, f.searched = 0, 0, 0
 		f.fill()
 	}
 }
 
-func (f *Frames) report(kind StrayKind, size int64, line []byte) {
+// lastOf returns the last StrayPart bytes of what was kept and what follows it.
+func lastOf(kept, next []byte) []byte {
+	whole := append(kept, next[max(0, len(next)-StrayPart):]...)
+	return whole[max(0, len(whole)-StrayPart):]
+}
+
+func (f *Frames) report(s Stray) {
 	if f.OnStray != nil {
-		f.OnStray(Stray{Kind: kind, Bytes: size, Head: bytes.Clone(line[:min(len(line), StrayHead)])})
+		f.OnStray(s)
 	}
 }
 

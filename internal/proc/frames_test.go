@@ -87,22 +87,23 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-func TestAStrayTellsItsLengthAndHead(t *testing.T) {
-	noise := strings.Repeat("n", 3*StrayHead)
-	long := strings.Repeat("l", 200<<10)
+func TestAStrayTellsItsLengthAndItsEnds(t *testing.T) {
+	noise := strings.Repeat("n", 3*StrayPart)
+	long := strings.Repeat("l", 200<<10) + strings.Repeat("e", StrayPart)
 	_, strays, _, _ := readAll(t, strings.NewReader(noise+"\nshort\n"+long+"\n"+long), 100<<10)
+	end := []byte(long[len(long)-StrayPart:])
 	want := []Stray{
-		{NotObject, int64(len(noise)), []byte(noise[:StrayHead])},
-		{NotObject, 5, []byte("short")},
-		{Oversize, int64(len(long)), []byte(long[:StrayHead])},
-		{Oversize, int64(len(long)), []byte(long[:StrayHead])},
+		{NotObject, int64(len(noise)), []byte(noise[:StrayPart]), nil},
+		{NotObject, 5, []byte("short"), nil},
+		{Oversize, int64(len(long)), []byte(long[:StrayPart]), end},
+		{Oversize, int64(len(long)), []byte(long[:StrayPart]), end},
 	}
 	if len(strays) != len(want) {
 		t.Fatalf("%d strays, want %d", len(strays), len(want))
 	}
 	for i := range want {
-		if strays[i].Kind != want[i].Kind || strays[i].Bytes != want[i].Bytes || !bytes.Equal(strays[i].Head, want[i].Head) {
-			t.Errorf("stray %d: %v of %d bytes, head %.20q", i, strays[i].Kind, strays[i].Bytes, strays[i].Head)
+		if strays[i].Kind != want[i].Kind || strays[i].Bytes != want[i].Bytes || !bytes.Equal(strays[i].Head, want[i].Head) || !bytes.Equal(strays[i].Tail, want[i].Tail) {
+			t.Errorf("stray %d: %v of %d bytes, from %.20q to %.20q", i, strays[i].Kind, strays[i].Bytes, strays[i].Head, strays[i].Tail)
 		}
 	}
 }

@@ -203,7 +203,7 @@ func TestStrayLinesHurtNothing(t *testing.T) {
 func TestALineOf17MiBIsSkipped(t *testing.T) {
 	f := newFixture(t)
 	p := f.child(t, "oversize:17,frame:after")
-	if s := receive(t, p.strays); s.Kind != Oversize || s.Bytes != 17<<20+int64(len(`{"text":""}`)) || len(s.Head) != StrayHead {
+	if s := receive(t, p.strays); s.Kind != Oversize || s.Bytes != 17<<20+int64(len(`{"text":""}`)) || len(s.Head) != StrayPart || !strings.HasSuffix(string(s.Tail), `x"}`) {
 		t.Errorf("stray %v of %d bytes", s.Kind, s.Bytes)
 	}
 	if got := receive(t, p.frames); got != "after" {

@@ -76,10 +76,10 @@ type Link struct {
 
 // Runtime speaks one running program's protocol for all its sessions.
 type Runtime interface {
-	// Feed takes a frame from the program and Skipped the beginning of one that was
-	// too long. Both, and Gone, are called one after the other, never at once.
+	// Feed takes a frame from the program and Skipped the ends of one that was too
+	// long. Both, and Gone, are called one after the other, never at once.
 	Feed(frame []byte)
-	Skipped(head []byte)
+	Skipped(head, tail []byte)
 	// Gone says that the process is gone. Nothing follows.
 	Gone(loss *fault.Error)
 

@@ -88,7 +88,7 @@ func (s *slot) launchInstance(l launch) (*instance, *fault.Error) {
 		},
 		OnStray: func(_ *proc.Process, stray proc.Stray) {
 			if stray.Kind == proc.Oversize {
-				inst.runtime.Skipped(stray.Head)
+				inst.runtime.Skipped(stray.Head, stray.Tail)
 			}
 		},
 	})

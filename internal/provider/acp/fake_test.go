@@ -14,6 +14,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/goleak"
+
+	"github.com/pedelec/pedelec-core/internal/provider/conformance"
 )
 
 // The fake agent is this test binary, started again with knobsEnv set. It speaks
@@ -47,6 +49,7 @@ type knobs struct {
 }
 
 func TestMain(m *testing.M) {
+	conformance.RunFake() // a child that a fake left
 	if text := os.Getenv(knobsEnv); text != "" {
 		os.Exit(runFake(text, os.Args[1:]))
 	}
@@ -86,10 +89,9 @@ func runFake(text string, args []string) int {
 }
 
 type fakeAgent struct {
+	conformance.Voice
 	knobs   knobs
 	logFile *os.File
-
-	out sync.Mutex
 
 	mu      sync.Mutex
 	nextID  int
@@ -119,7 +121,7 @@ func (f *fakeAgent) run() int {
 		return f.knobs.ExitAtStart
 	}
 	if f.knobs.Noise {
-		f.raw("Update available! run fake upgrade\n\n[1,2]\n{\"half\": \n   \n")
+		f.Print("Update available! run fake upgrade\n\n[1,2]\n{\"half\": \n   \n")
 	}
 	go f.watchGate()
 	in := bufio.NewReader(os.Stdin)
@@ -269,22 +271,16 @@ func (f *fakeAgent) openSession(m fakeMessage, id string) {
 	f.reply(m.ID, `{}`)
 }
 
-func (f *fakeAgent) raw(text string) {
-	f.out.Lock()
-	defer f.out.Unlock()
-	_, _ = os.Stdout.WriteString(text)
-}
-
 func (f *fakeAgent) reply(id jsontext.Value, result string) {
-	f.raw(fmt.Sprintf("{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":%s}\n", id, result))
+	f.Print(fmt.Sprintf("{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":%s}\n", id, result))
 }
 
 func (f *fakeAgent) fail(id jsontext.Value, e string) {
-	f.raw(fmt.Sprintf("{\"jsonrpc\":\"2.0\",\"id\":%s,\"error\":%s}\n", id, e))
+	f.Print(fmt.Sprintf("{\"jsonrpc\":\"2.0\",\"id\":%s,\"error\":%s}\n", id, e))
 }
 
 func (f *fakeAgent) update(session, members string) {
-	f.raw(fmt.Sprintf("{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{\"sessionId\":%q,\"update\":{%s}}}\n", session, members))
+	f.Print(fmt.Sprintf("{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{\"sessionId\":%q,\"update\":{%s}}}\n", session, members))
 }
 
 func (f *fakeAgent) chunk(session, message, text string) {
@@ -300,7 +296,7 @@ func (f *fakeAgent) request(method, params string) string {
 	answered := make(chan jsontext.Value, 1)
 	f.answers[id] = answered
 	f.mu.Unlock()
-	f.raw(fmt.Sprintf("{\"jsonrpc\":\"2.0\",\"id\":%s,\"method\":%q,\"params\":%s}\n", id, method, params))
+	f.Print(fmt.Sprintf("{\"jsonrpc\":\"2.0\",\"id\":%s,\"method\":%q,\"params\":%s}\n", id, method, params))
 	return string(<-answered)
 }
 
@@ -319,19 +315,15 @@ func (f *fakeAgent) prompt(id jsontext.Value, session, text string, cancel chan 
 		case "update":
 			f.update(session, rest)
 		case "line":
-			f.raw(rest + "\n")
-		case "split": // one byte a write
-			quoted := fmt.Sprintf("{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{\"sessionId\":%q,\"update\":{\"sessionUpdate\":\"agent_message_chunk\",\"content\":{\"type\":\"text\",\"text\":%q}}}}\n", session, rest)
-			for i := range len(quoted) {
-				f.raw(quoted[i : i+1])
-			}
-		case "long": // a line of 17 MiB
-			f.raw(`{"jsonrpc":"2.0","method":"session/update","params":"` + strings.Repeat("x", 17<<20) + "\"}\n")
+			f.Print(rest + "\n")
 		case "longend": // a result of 17 MiB
-			f.reply(id, `{"stopReason":"end_turn","x":"`+strings.Repeat("x", 17<<20)+`"}`)
+			result := `{"stopReason":"end_turn","x":"` + conformance.TooLong() + `"}`
+			if rest == "id last" {
+				f.Print(fmt.Sprintf("{\"jsonrpc\":\"2.0\",\"result\":%s,\"id\":%s}\n", result, id))
+				return
+			}
+			f.reply(id, result)
 			return
-		case "flood":
-			_, _ = os.Stderr.WriteString(strings.Repeat("fake complains\n", 10<<20/15))
 		case "ask":
 			f.chunk(session, "ask", f.request("session/request_permission", fmt.Sprintf(`{"sessionId":%q,"toolCall":%s,"options":[{"optionId":"yes","kind":"allow_once"},{"optionId":"ever","kind":"allow_always"},{"optionId":"no","kind":"reject_once"}]}`, session, rest)))
 		case "request":
@@ -364,7 +356,9 @@ func (f *fakeAgent) prompt(id jsontext.Value, session, text string, cancel chan 
 			return
 		case "":
 		default:
-			f.chunk(session, "echo", line)
+			if !f.Habit(verb) {
+				f.chunk(session, "echo", line)
+			}
 		}
 	}
 	f.mu.Lock()
@@ -373,4 +367,5 @@ func (f *fakeAgent) prompt(id jsontext.Value, session, text string, cancel chan 
 	}
 	f.mu.Unlock()
 	f.reply(id, `{"stopReason":"end_turn","usage":{"totalTokens":12}}`)
+	f.TurnOver()
 }

@@ -51,7 +51,7 @@ func (r *Runtime) Feed(frame []byte) { r.conn.Feed(frame) }
 
 // Skipped hears of a frame that was too long. If it was an answer its request
 // fails; a turn goes on without an update.
-func (r *Runtime) Skipped(head []byte) { r.conn.Skipped(head) }
+func (r *Runtime) Skipped(head, tail []byte) { r.conn.Skipped(head, tail) }
 
 // Broken is closed when the agent cannot be talked to any more.
 func (r *Runtime) Broken() <-chan struct{} { return r.conn.Done() }

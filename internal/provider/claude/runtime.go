@@ -52,9 +52,22 @@ func newRuntime(a Agent, l provider.Link) *Runtime {
 // ended by those who write to it.
 func (r *Runtime) Broken() <-chan struct{} { return r.broken }
 
-// Skipped hears of a line that was too long. A turn goes on without it.
-func (r *Runtime) Skipped([]byte) {
+// Skipped hears of a line that was too long. A request is refused; a turn goes on
+// without a message, and fails without its end.
+func (r *Runtime) Skipped(head, _ []byte) {
 	r.link.Log.Debug().Msg("a line of the agent was too long to be read")
+	told := jsonrpc.Peek(head)
+	kind := word(told["/type"])
+	if kind == "control_request" {
+		r.refuse(word(told["/request_id"]), "The request is too long")
+		return
+	}
+	r.mu.Lock()
+	s := r.session
+	r.mu.Unlock()
+	if _, ends := told["/duration_api_ms"]; s != nil && (kind == "result" || ends) { // newer releases put the type behind the text
+		s.endedUnread()
+	}
 }
 
 // initializeID is the id of the request that tells when the agent is ready.

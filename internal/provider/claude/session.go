@@ -212,6 +212,24 @@ func (s *session) over(t *turn, l *line) {
 	default:
 		finished.Outcome, finished.Err = thread.OutcomeFailed, s.r.failed(l, t.errWord)
 	}
+	s.finish(t, finished)
+}
+
+// endedUnread ends the turn that runs, of whose result nothing could be read. It
+// runs on the reader.
+func (s *session) endedUnread() {
+	s.r.mu.Lock()
+	t := s.turn
+	s.r.mu.Unlock()
+	if t == nil {
+		return
+	}
+	e := failure(fault.ProviderProtocolError, "turn", name+" ended the turn with more than can be read.", nil)
+	s.finish(t, thread.Frame{Kind: thread.FrameFinished, Turn: t.id, Outcome: thread.OutcomeFailed, Err: e})
+}
+
+// finish passes on the end of a turn.
+func (s *session) finish(t *turn, finished thread.Frame) {
 	s.r.mu.Lock()
 	if s.turn != t {
 		s.r.mu.Unlock()

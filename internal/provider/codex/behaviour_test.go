@@ -256,6 +256,20 @@ func TestAConversationThatWasPutAsideIsOpenedAgain(t *testing.T) {
 	}
 }
 
+func TestATurnGoesOnWhoseRequestIsAnsweredAtTooGreatLength(t *testing.T) {
+	r := newRig(t, conformance.Knobs{})
+	a, sink := r.Open(r.Spec("t1"))
+	if got := conformance.Told(r.Turn(a, sink, 1, "say longstart x")); got != "d:x | m:x | ok" {
+		t.Error(got)
+	}
+	if got := conformance.Told(r.Turn(a, sink, 2, "refuse at length")); got != "failed PROVIDER_REQUEST_FAILED" {
+		t.Error(got)
+	}
+	if got := conformance.Told(r.Turn(a, sink, 3, "say m y")); got != "d:y | m:y | ok" {
+		t.Error(got)
+	}
+}
+
 func TestThreadsShareOneProcess(t *testing.T) {
 	r := newRig(t, conformance.Knobs{})
 	for i := range 5 {

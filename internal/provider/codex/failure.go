@@ -26,6 +26,8 @@ func (r *Runtime) failure(method string, err error) error {
 		return err
 	case errors.Is(err, jsonrpc.ErrTimeout):
 		return r.fault(fault.ProviderTimeout, method, name+" did not answer in time.", err)
+	case errors.Is(err, jsonrpc.ErrTooLong):
+		return r.fault(fault.ProviderProtocolError, method, name+" answered with more than can be read.", err)
 	case errors.As(err, &known): // the process, or the way to it, is gone
 		return known.With("provider", "codex")
 	case errors.Is(err, jsonrpc.ErrClosed):

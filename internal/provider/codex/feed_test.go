@@ -51,7 +51,7 @@ func FuzzFeed(f *testing.F) {
 		sink := &blind{}
 		r := running(sink)
 		r.Feed(line)
-		r.Skipped(line)
+		r.Skipped(line, line)
 		r.Gone(fault.New(fault.ProviderRuntimeDisconnected, "Over."))
 		if sink.ends != 1 {
 			t.Errorf("%d terminal frames after %q", sink.ends, line)

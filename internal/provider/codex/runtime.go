@@ -45,8 +45,28 @@ func newRuntime(a Agent, l provider.Link) *Runtime {
 func (r *Runtime) Feed(frame []byte) { r.conn.Feed(frame) }
 
 // Skipped hears of a frame that was too long. If it was an answer its request
-// fails; a turn goes on without an item, whose text its deltas have told.
-func (r *Runtime) Skipped(head []byte) { r.conn.Skipped(head) }
+// fails; a turn goes on without an item, whose text its deltas have told, and fails
+// without its end.
+func (r *Runtime) Skipped(head, tail []byte) {
+	r.conn.Skipped(head, tail)
+	told := jsonrpc.Peek(head)
+	if jsonrpc.Text(told["/method"]) != "turn/completed" {
+		return
+	}
+	var n notice
+	n.Turn.ID = jsonrpc.Text(told["/params/turn/id"])
+	r.mu.Lock()
+	s := r.sessions[jsonrpc.Text(told["/params/threadId"])]
+	if s == nil {
+		r.mu.Unlock()
+		return
+	}
+	t, known := s.owner(n)
+	r.mu.Unlock()
+	if known {
+		s.finish(t, thread.OutcomeFailed, fault.From(r.failure("turn", jsonrpc.ErrTooLong)))
+	}
+}
 
 // Broken is closed when the agent cannot be talked to any more.
 func (r *Runtime) Broken() <-chan struct{} { return r.conn.Done() }

@@ -2,6 +2,7 @@ package codex
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"time"
 
@@ -190,7 +191,7 @@ func (s *session) answered(t *turn, answer jsontext.Value, err error) {
 	s.r.mu.Lock()
 	known := t.agentID != ""
 	s.r.mu.Unlock()
-	if known { // the agent works on it, whatever became of its answer
+	if known || errors.Is(err, jsonrpc.ErrTooLong) { // the agent works on it, whatever became of its answer
 		return
 	}
 	e := fault.From(s.r.failure("turn/start", err))

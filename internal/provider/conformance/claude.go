@@ -43,7 +43,7 @@ func (f *fakeClaude) run() int {
 		switch {
 		case f.HangResume:
 		case err != nil:
-			f.print(fmt.Sprintf("{\"type\":\"result\",\"subtype\":\"error_during_execution\",\"is_error\":true,\"num_turns\":0,\"session_id\":\"x\",\"usage\":{},\"modelUsage\":{},\"errors\":[%s]}\n",
+			f.Print(fmt.Sprintf("{\"type\":\"result\",\"subtype\":\"error_during_execution\",\"is_error\":true,\"num_turns\":0,\"session_id\":\"x\",\"usage\":{},\"modelUsage\":{},\"errors\":[%s]}\n",
 				quoted("No conversation found with session ID: "+f.session)))
 			return 1
 		}
@@ -94,7 +94,7 @@ func (f *fakeClaude) initialize(id string, servers []string) {
 		f.mcp(server, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 		f.keep("tools", string(f.mcp(server, `{"method":"tools/list","jsonrpc":"2.0","id":1}`)))
 	}
-	f.print(fmt.Sprintf("{\"type\":\"control_response\",\"response\":{\"subtype\":\"success\",\"request_id\":%q,\"response\":{\"commands\":[]}}}\n", id))
+	f.Print(fmt.Sprintf("{\"type\":\"control_response\",\"response\":{\"subtype\":\"success\",\"request_id\":%q,\"response\":{\"commands\":[]}}}\n", id))
 }
 
 // mcp sends a message to a server on our side and returns the answer.
@@ -105,7 +105,7 @@ func (f *fakeClaude) mcp(server, message string) jsontext.Value {
 func (f *fakeClaude) question(request string) jsontext.Value {
 	id := fmt.Sprintf("q-%d", f.number())
 	answer := f.ask(id)
-	f.print(fmt.Sprintf("{\"type\":\"control_request\",\"request_id\":%q,\"request\":%s}\n", id, request))
+	f.Print(fmt.Sprintf("{\"type\":\"control_request\",\"request_id\":%q,\"request\":%s}\n", id, request))
 	return at(<-answer, []string{"response"})
 }
 
@@ -136,7 +136,7 @@ func (f *fakeClaude) interrupt(id string) {
 	f.mu.Lock()
 	t := f.turn
 	f.mu.Unlock()
-	f.print(fmt.Sprintf("{\"type\":\"control_response\",\"response\":{\"subtype\":\"success\",\"request_id\":%q,\"response\":{\"still_queued\":[]}}}\n", id))
+	f.Print(fmt.Sprintf("{\"type\":\"control_response\",\"response\":{\"subtype\":\"success\",\"request_id\":%q,\"response\":{\"still_queued\":[]}}}\n", id))
 	if t != nil {
 		t.once.Do(func() { close(t.cancel) })
 	}
@@ -144,7 +144,7 @@ func (f *fakeClaude) interrupt(id string) {
 
 // say prints a line of the conversation.
 func (f *fakeClaude) say(line string) {
-	f.print(strings.TrimSuffix(line, "}") + fmt.Sprintf(",\"session_id\":%q,\"uuid\":\"u\"}\n", f.session))
+	f.Print(strings.TrimSuffix(line, "}") + fmt.Sprintf(",\"session_id\":%q,\"uuid\":\"u\"}\n", f.session))
 }
 
 func (t *claudeTurn) event(e string) {
@@ -239,6 +239,22 @@ func (t *claudeTurn) finish() {
 	t.result("success", `"is_error":false,"terminal_reason":"completed","result":""`, TurnTokens)
 }
 
+func (t *claudeTurn) finishTooLong() {
+	t.leave()
+	if t.f.OldUsage {
+		t.f.say(fmt.Sprintf(`{"type":"result","subtype":"success","is_error":false,"result":%q}`, TooLong()))
+		return
+	}
+	t.f.say(fmt.Sprintf(`{"duration_api_ms":1,"stop_reason":"end_turn","subtype":"success","is_error":false,"result":%q,"type":"result","modelUsage":{"m":{"note":%q}}}`,
+		TooLong(), strings.Repeat("x", 1000)))
+}
+
+func (t *claudeTurn) leave() {
+	t.f.mu.Lock()
+	defer t.f.mu.Unlock()
+	t.f.turn = nil
+}
+
 // result ends the turn. A turn's cost is spread over the four kinds of tokens.
 func (t *claudeTurn) result(subtype, members string, cost int) {
 	was, _ := os.ReadFile(t.f.file())
@@ -254,10 +270,8 @@ func (t *claudeTurn) result(subtype, members string, cost int) {
 	} else {
 		usage += `"modelUsage":` + models(total) + `,"model_usage_since_last_result":` + models(cost)
 	}
-	t.f.mu.Lock()
-	t.f.turn = nil
-	t.f.mu.Unlock()
+	t.leave()
 	t.f.say(fmt.Sprintf(`{"type":"result","subtype":%q,%s,%s}`, subtype, members, usage))
 }
 
-func (t *claudeTurn) raw(text string) { t.f.print(text + "\n") }
+func (t *claudeTurn) raw(text string) { t.f.Print(text + "\n") }

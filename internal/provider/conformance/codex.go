@@ -140,6 +140,10 @@ func (f *fakeCodex) start(request jsontext.Value, thread, text string) {
 		f.fail(request, "thread not found: "+thread)
 		return
 	}
+	if text == "refuse at length" {
+		f.fail(request, TooLong())
+		return
+	}
 	f.mu.Lock()
 	t := f.turns[thread]
 	if t != nil { // the real one steers the running turn without a word
@@ -155,7 +159,11 @@ func (f *fakeCodex) start(request jsontext.Value, thread, text string) {
 		f.notify("turn/started", started)
 		f.notify("item/agentMessage/delta", fmt.Sprintf(`{"threadId":%q,"turnId":%q,"itemId":"pre","delta":"pre"}`, thread, t.id))
 	}
-	f.reply(request, fmt.Sprintf(`{"turn":{"id":%q,"items":[],"status":"inProgress","error":null}}`, t.id))
+	note := "null"
+	if strings.HasPrefix(text, "say longstart ") {
+		note = quoted(TooLong())
+	}
+	f.reply(request, fmt.Sprintf(`{"turn":{"id":%q,"items":[],"status":"inProgress","error":null,"note":%s}}`, t.id, note))
 	f.notify("thread/status/changed", fmt.Sprintf(`{"threadId":%q,"status":{"type":"active"}}`, thread))
 	f.notify("turn/started", started)
 	f.item("item/started", t, `{"type":"userMessage","id":"u"}`)
@@ -178,15 +186,15 @@ func (f *fakeCodex) interrupt(request jsontext.Value, thread, turn string) {
 }
 
 func (f *fakeCodex) reply(id jsontext.Value, result string) {
-	f.print(fmt.Sprintf("{\"id\":%s,\"result\":%s}\n", id, result))
+	f.Print(fmt.Sprintf("{\"id\":%s,\"result\":%s}\n", id, result))
 }
 
 func (f *fakeCodex) fail(id jsontext.Value, message string) {
-	f.print(fmt.Sprintf("{\"error\":{\"code\":-32600,\"message\":%s},\"id\":%s}\n", quoted(message), id))
+	f.Print(fmt.Sprintf("{\"error\":{\"code\":-32600,\"message\":%s},\"id\":%s}\n", quoted(message), id))
 }
 
 func (f *fakeCodex) notify(method, params string) {
-	f.print(fmt.Sprintf("{\"method\":%q,\"params\":%s,\"emittedAtMs\":1}\n", method, params))
+	f.Print(fmt.Sprintf("{\"method\":%q,\"params\":%s,\"emittedAtMs\":1}\n", method, params))
 }
 
 func (f *fakeCodex) item(method string, t *codexTurn, item string) {
@@ -214,7 +222,7 @@ func (t *codexTurn) end(message, whole string) {
 func (t *codexTurn) call(name, args string) <-chan string {
 	n := t.f.number()
 	answer := t.f.ask(strconv.Itoa(n))
-	t.f.print(fmt.Sprintf("{\"method\":\"item/tool/call\",\"id\":%d,\"params\":{\"threadId\":%q,\"turnId\":%q,\"callId\":\"call_%d\",\"namespace\":null,\"tool\":%q,\"arguments\":%s}}\n",
+	t.f.Print(fmt.Sprintf("{\"method\":\"item/tool/call\",\"id\":%d,\"params\":{\"threadId\":%q,\"turnId\":%q,\"callId\":\"call_%d\",\"namespace\":null,\"tool\":%q,\"arguments\":%s}}\n",
 		n, t.thread, t.id, n, name, args))
 	text := make(chan string, 1)
 	go func() {
@@ -267,16 +275,25 @@ func (t *codexTurn) finish() {
 	t.over("completed", "null")
 }
 
-func (t *codexTurn) over(status, e string) {
+func (t *codexTurn) finishTooLong() {
+	t.leave()
+	t.f.notify("turn/completed", fmt.Sprintf(`{"threadId":%q,"turn":{"id":%q,"items":[{"type":"agentMessage","id":"z","text":%q}],"status":"completed","error":null}}`, t.thread, t.id, TooLong()))
+}
+
+func (t *codexTurn) leave() {
 	t.f.mu.Lock()
+	defer t.f.mu.Unlock()
 	delete(t.f.turns, t.thread)
-	t.f.mu.Unlock()
+}
+
+func (t *codexTurn) over(status, e string) {
+	t.leave()
 	t.f.notify("thread/status/changed", fmt.Sprintf(`{"threadId":%q,"status":{"type":"idle"}}`, t.thread))
 	t.f.notify("turn/completed", fmt.Sprintf(`{"threadId":%q,"turn":{"id":%q,"items":[],"itemsView":"summary","status":%q,"error":%s}}`, t.thread, t.id, status, e))
 }
 
 func (t *codexTurn) raw(text string) {
-	t.f.print(strings.NewReplacer("$THREAD", t.thread, "$TURN", t.id).Replace(text) + "\n")
+	t.f.Print(strings.NewReplacer("$THREAD", t.thread, "$TURN", t.id).Replace(text) + "\n")
 }
 
 // quoted writes a text as a JSON string.

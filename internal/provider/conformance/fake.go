@@ -35,7 +35,10 @@ const TurnTokens = 12
 //	gate            waits until the gate opens
 //	die             exits with status 7
 //	line TEXT       prints the text as a line of its own; $THREAD and $TURN stand for ids
-//	flood           10 MiB on stderr
+//	longtool NAME   calls a frontend tool with 17 MiB of arguments
+//	longend         ends the turn with a line of 17 MiB
+//
+// or what [Voice.Habit] knows.
 type Knobs struct {
 	Flavour    string // codex or claude
 	Dir        string // where it keeps its files
@@ -69,8 +72,11 @@ func (k Knobs) Override() provider.Override {
 // fake agent it acts as one and does not return.
 func RunFake() {
 	text := os.Getenv(knobsEnv)
-	if text == "" {
+	switch text {
+	case "":
 		return
+	case orphanKnob:
+		select {}
 	}
 	var k Knobs
 	if err := json.Unmarshal([]byte(text), &k); err != nil {
@@ -103,7 +109,7 @@ func (k Knobs) run(args []string) int {
 		ignoreTerm()
 	}
 	if k.Noise {
-		f.print("Update available! run fake upgrade\n\n[1,2]\n{\"half\": \n   \n")
+		f.Print("Update available! run fake upgrade\n\n[1,2]\n{\"half\": \n   \n")
 	}
 	go f.watchGate()
 	if k.Flavour == "claude" {
@@ -115,9 +121,8 @@ func (k Knobs) run(args []string) int {
 // fake is what the fakes have in common.
 type fake struct {
 	Knobs
+	Voice
 	args []string
-
-	out  sync.Mutex
 	gate chan struct{}
 
 	mu      sync.Mutex
@@ -132,12 +137,6 @@ func (f *fake) keep(name, text string) {
 		_, _ = file.WriteString(text)
 		_ = file.Close()
 	}
-}
-
-func (f *fake) print(text string) {
-	f.out.Lock()
-	defer f.out.Unlock()
-	_, _ = os.Stdout.WriteString(text)
 }
 
 // lines hands each line of stdin to take until the end of input. take reports
@@ -202,6 +201,7 @@ type speaker interface {
 	cut()
 	cancelled()
 	finish()
+	finishTooLong()
 	raw(text string)
 }
 
@@ -266,13 +266,21 @@ func (f *fake) play(s speaker, text string, cancel <-chan struct{}) {
 			os.Exit(7)
 		case "line":
 			s.raw(rest)
-		case "flood":
-			_, _ = os.Stderr.WriteString(strings.Repeat("fake complains\n", 10<<20/15))
+		case "longtool":
+			end()
+			say("tool", <-s.call(rest, `{"a":"`+TooLong()+`"}`))
+		case "longend":
+			end()
+			s.finishTooLong()
+			return
 		case "":
 		default:
-			say("echo", line)
+			if !f.Habit(verb) {
+				say("echo", line)
+			}
 		}
 	}
 	end()
 	s.finish()
+	f.TurnOver()
 }

@@ -3,9 +3,12 @@
 package conformance
 
 import (
+	"os/exec"
 	"os/signal"
 	"syscall"
 )
+
+func detach(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
 
 func ignoreTerm() { signal.Ignore(syscall.SIGTERM) }
 

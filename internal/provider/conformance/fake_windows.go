@@ -1,5 +1,10 @@
 package conformance
 
+import "os/exec"
+
+// detach has nothing to do: there are no sessions of this kind.
+func detach(*exec.Cmd) {}
+
 // ignoreTerm has nothing to ignore: Windows has no such signal.
 func ignoreTerm() {}
 

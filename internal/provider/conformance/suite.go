@@ -64,6 +64,18 @@ var rows = []row{
 	{"a resume that hangs hurts nobody else", hungResume},
 	{"closing ends the conversation and nothing comes after", closing},
 	{"lines that are no frames", strayLines},
+	{"lines that end as on Windows", inTurn("crlf", "say m grüße 日本 🚲")},
+	{"code points in pieces", inTurn("bytes", "say m grüße 日本 🚲")},
+	{"bytes that are no UTF-8", garbled},
+	{"a line of 17 MiB", inTurn("long", "say m grüße 日本 🚲")},
+	{"10 MiB on stderr", inTurn("flood", "say m grüße 日本 🚲")},
+	{"a banner, blank lines and NULs in a turn", inTurn("noise", "say m grüße 日本 🚲")},
+	{"a last line without an end", lastLine},
+	{"half a line at the end", lostWith("half")},
+	{"output that is closed while the process lives", lostWith("mute")},
+	{"a process that is gone while a child holds its output", lostWith("orphan")},
+	{"an end of 17 MiB", endTooLong},
+	{"a tool call of 17 MiB", callTooLong},
 	{"a program that ends at once", failingStart},
 }
 
@@ -528,12 +540,6 @@ func closing(b *bench) {
 		b.T.Errorf("attached %+v", again)
 	}
 	b.expect(again, sink, 4, "d:on | m:on | ok", "say m on")
-}
-
-func strayLines(b *bench) {
-	r := b.start(Knobs{Noise: true})
-	a, sink := r.Open(r.Spec("t1"))
-	b.expect(a, sink, 1, "d:x | m:x | ok", "line banner", "line {\"half\":", "line [1]", "line {}", "flood", "say m x")
 }
 
 func failingStart(b *bench) {

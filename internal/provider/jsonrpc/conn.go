@@ -151,23 +151,27 @@ func (c *Conn) Feed(text []byte) {
 // ErrTooLong is the error of a request whose answer was too long to be read.
 var ErrTooLong = errors.New("jsonrpc: the answer is too long")
 
-// Skipped takes the beginning of a line that was too long to be read. If that
-// shows whose it is, an answer fails its request and a request is refused. It is
+// Skipped takes the beginning and the end of a line that was too long to be read. If
+// they show whose it is, an answer fails its request and a request is refused. It is
 // called by the reader.
-func (c *Conn) Skipped(head []byte) {
+func (c *Conn) Skipped(head, tail []byte) {
 	c.mu.Lock()
 	c.stats.SkippedLines++
 	c.misses, c.lastFrame = 0, time.Now()
 	c.mu.Unlock()
-	id, kind := peek(head)
+	m := peek(head, tail)
 	switch {
-	case id == nil:
-	case kind == Request:
-		if err := c.Refuse(ID(id), CodeInvalidRequest, "The request is too long"); err != nil {
+	case m.ID == nil:
+	case m.Kind == Request:
+		if err := c.Refuse(ID(m.ID), CodeInvalidRequest, "The request is too long"); err != nil {
 			return // the peer takes no input; its process says so elsewhere
 		}
-	case kind == Response:
-		if got := c.take(id); got != nil {
+	case m.Kind == Response:
+		if got := c.take(m.ID); got == nil {
+			return
+		} else if m.Error != nil {
+			got(nil, m.Error)
+		} else {
 			got(nil, ErrTooLong)
 		}
 	}

@@ -198,11 +198,19 @@ func TestAWriteThatFailsFailsItsRequest(t *testing.T) {
 
 func TestALineThatIsTooLongHurtsOnlyItsOwnRequest(t *testing.T) {
 	tests := []struct {
-		head, answered string
-		written        int // answers to the peer
+		head, tail, answered string
+		written              int // answers to the peer
+		refused              bool
 	}{
 		{head: `{"jsonrpc":"2.0","id":2,"result":{"id":1,"text":"xxx`, answered: "2"},
-		{head: `{"id":1,"error":{"message":"xxx`, answered: "1"},
+		{head: `{"id":1,"error":{"message":"xxx`, answered: "1", refused: true},
+		{head: `{"error":{"message":"xxx`, tail: `xxx"},"id":1}`, answered: "1", refused: true},
+		{head: `{"jsonrpc":"2.0","result":{"text":"xxx`, tail: `xxx"}, "id" : 2 }`, answered: "2"},
+		{head: `{"result":"xxx`, tail: `x,\"id\":2}"}`},
+		{head: `{"result":{"text":"xxx`, tail: `"x","id":2}}`},
+		{head: `{"result":"xxx`, tail: `"x","id":"2"}`},
+		{head: `{"method":"ask","params":"xxx`, tail: `xxx","id":"q"}`, written: 1},
+		{head: `{"xxx":"xxx`, tail: `xxx","id":2}`},
 		{head: `{"result":{"id":1},"id":2,"x":"xxx`, answered: "2"},
 		{head: `{"result":{"id":1,"text":"xxx`},
 		{head: `{"id":99,"result":"xxx`},
@@ -219,7 +227,8 @@ func TestALineThatIsTooLongHurtsOnlyItsOwnRequest(t *testing.T) {
 		answered := ""
 		for n := range 2 {
 			err := c.Go(t.Context(), "m", nil, func(_ jsontext.Value, err error) {
-				if !errors.Is(err, ErrTooLong) {
+				var refusal *Error
+				if refused := errors.As(err, &refusal); refused != tt.refused || !refused && !errors.Is(err, ErrTooLong) {
 					t.Errorf("%s: %v", tt.head, err)
 				}
 				answered += fmt.Sprint(n + 1)
@@ -228,9 +237,9 @@ func TestALineThatIsTooLongHurtsOnlyItsOwnRequest(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		c.Skipped([]byte(tt.head))
+		c.Skipped([]byte(tt.head), []byte(tt.tail))
 		if answered != tt.answered || len(p.written()) != 2+tt.written || c.Stats().SkippedLines != 1 {
-			t.Errorf("%s: answered %q, written %q", tt.head, answered, p.written()[2:])
+			t.Errorf("%s … %s: answered %q, written %q", tt.head, tt.tail, answered, p.written()[2:])
 		}
 	}
 }

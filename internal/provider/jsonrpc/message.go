@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 
 	"github.com/go-json-experiment/json"
@@ -80,32 +81,57 @@ func Decode(line []byte) (Message, error) {
 	return Message{}, ErrNotMessage
 }
 
-// peek reads the id and the kind of a message of which only the beginning is
-// there. What does not come before the cut is nil or 0.
-func peek(head []byte) (id jsontext.Value, kind Kind) {
-	dec := jsontext.NewDecoder(bytes.NewReader(head), lenient)
-	if token, err := dec.ReadToken(); err != nil || token.Kind() != '{' {
-		return nil, 0
+// peek reads of a message what its two ends show. What they do not is nil or 0. An
+// error's text is not among it.
+func peek(head, tail []byte) Message {
+	told := Peek(head)
+	m := Message{ID: told["/id"]}
+	_, asks := told["/method"]
+	_, answers := told["/result"]
+	_, refuses := told["/error"]
+	switch {
+	case asks:
+		m.Kind = Request
+	case answers, refuses:
+		m.Kind = Response
 	}
+	if refuses && !answers {
+		m.Error = &Error{Message: "an error that is too long to be read"}
+	}
+	if last := lastID.FindSubmatch(tail); m.ID == nil && last != nil {
+		m.ID = last[1]
+	}
+	if m.ID.Kind() == 'n' {
+		m.ID = nil
+	}
+	return m
+}
+
+// lastID matches the end of an object whose last member is its id. Inside a string
+// the quotes would be escaped, and behind an inner object another brace would follow.
+var lastID = regexp.MustCompile(`[,{]\s*"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?[0-9]+)\s*\}\s*$`)
+
+// Peek reads the beginning of an object: its scalar values, by their JSON pointers.
+// A member whose value is cut or is no scalar has nil.
+func Peek(head []byte) map[string]jsontext.Value {
+	told := map[string]jsontext.Value{}
+	dec := jsontext.NewDecoder(bytes.NewReader(head), jsontext.AllowInvalidUTF8(true)) // pointers need names that differ
 	for {
-		name, err := dec.ReadToken()
-		if err != nil || name.Kind() != '"' {
-			return id, kind
+		var value jsontext.Value
+		var err error
+		switch dec.PeekKind() {
+		case '{', '}', '[', ']':
+			_, err = dec.ReadToken()
+		default:
+			value, err = dec.ReadValue()
 		}
-		member := name.String()
-		switch member {
-		case "method":
-			kind = Request
-		case "result", "error":
-			kind = Response
-		}
-		value, err := dec.ReadValue()
 		if err != nil {
-			return id, kind
+			return told
 		}
-		if member == "id" && value.Kind() != 'n' {
-			id = value.Clone()
+		if kind, length := dec.StackIndex(dec.StackDepth()); kind == '{' && length%2 == 1 {
+			value = nil // it was a name
 		}
+		told[string(dec.StackPointer())] = value.Clone()
 	}
 }
 
