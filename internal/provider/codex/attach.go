@@ -105,26 +105,36 @@ func (r *Runtime) resume(ctx context.Context, s *session, id string, params open
 	if err := r.register(s); err != nil { // before the answer: the usage so far comes first
 		return nil, err
 	}
+	r.remember(s) // before the answer, too: it may come when nobody waits for it any more
 	params.ThreadID, params.ExcludeTurns = id, true
-	err = r.reopen(ctx, params)
+	err = r.reopen(ctx, params, s.threadID)
 	if err == nil {
-		r.remember(s)
 		return nil, nil
 	}
 	r.unregister(s)
+	answer, refused := err.(*jsonrpc.Error)
+	if refused {
+		r.forget(s)
+	}
 	s.id = ""
-	if answer, refused := err.(*jsonrpc.Error); refused && classify(answer) == unknownSession {
+	if refused && classify(answer) == unknownSession {
 		return r.refused("thread/resume", answer), nil
 	}
 	return nil, r.failure("thread/resume", err)
 }
 
 // reopen resumes a conversation, again and again for a while: the process that had
-// it may be about to let it go.
-func (r *Runtime) reopen(ctx context.Context, params openParams) error {
+// it may be about to let it go. One that is resumed after the caller has left, and of
+// which the thread was detached meanwhile, is let go again.
+func (r *Runtime) reopen(ctx context.Context, params openParams, threadID string) error {
+	late := func(jsontext.Value) {
+		if !r.holds(threadID, params.ThreadID) {
+			r.spawn(func() { r.letGo(params.ThreadID) })
+		}
+	}
 	giveUp := r.now().Add(r.agent.Patience)
 	for wait := r.agent.HandOver; ; wait = min(2*wait, maxHandOver) {
-		err := r.conn.Call(ctx, r.agent.Open, "thread/resume", params, nil)
+		err := r.conn.CallLate(ctx, r.agent.Open, "thread/resume", params, nil, late)
 		answer, refused := err.(*jsonrpc.Error)
 		if !refused {
 			return err
@@ -209,14 +219,32 @@ func (r *Runtime) unregister(s *session) {
 	}
 }
 
-// remember notes that this process has the conversation in memory, and with it
-// the lock on it, until the process ends or lets it go.
+// remember notes that this process has the conversation in memory, or comes to, and
+// with it the lock on it, until the process ends or lets it go.
 func (r *Runtime) remember(s *session) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if held := r.held[s.threadID]; !slices.Contains(held, s.id) {
 		r.held[s.threadID] = append(held, s.id)
 	}
+}
+
+// forget notes that this process does not have the conversation: it refused to open
+// it.
+func (r *Runtime) forget(s *session) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held[s.threadID] = slices.DeleteFunc(r.held[s.threadID], func(id string) bool { return id == s.id })
+	if len(r.held[s.threadID]) == 0 {
+		delete(r.held, s.threadID)
+	}
+}
+
+// holds reports whether a thread's conversation is remembered.
+func (r *Runtime) holds(threadID, id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Contains(r.held[threadID], id)
 }
 
 // efforts are the pairs of an effort level that codex understands.

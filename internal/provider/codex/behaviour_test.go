@@ -240,6 +240,41 @@ func TestAConversationThatIsOpenElsewhereIsWaitedForNotForEver(t *testing.T) {
 	}
 }
 
+func TestAConversationThatWasResumedTooLateIsLetGo(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the fake does not look for processes there")
+	}
+	agent := quick()
+	agent.Open = 500 * time.Millisecond
+	k := conformance.Knobs{Dir: t.TempDir(), SlowResume: true}
+	r := conformance.NewRig(t, agent.Driver(), fake(k), k.Dir)
+	busy, sink := r.Open(r.Spec("busy")) // keeps the first process
+	r.Start(busy, 1, "say m busy\nwait")
+	sink.Saw("busy")
+	first := r.PIDs()[0]
+	spec := r.Spec("t1")
+	spec.SessionID = "01a22d68-0000-7000-8000-000000000001"
+	if err := os.WriteFile(filepath.Join(r.Dir, spec.SessionID), []byte("0"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.Refuse(spec, fault.ProviderTimeout)
+	r.OpenGates(first)
+	r.Until("the late answer", func() bool {
+		_, err := os.Stat(filepath.Join(r.Dir, spec.SessionID+".lock"))
+		return err == nil
+	})
+	spec.Permission = thread.PermitReadOnly // needs a process of its own
+	k.SlowResume = false
+	r.Use(fake(k))
+	a, sink := r.Open(spec)
+	if got := conformance.Told(r.Turn(a, sink, 1, "say m x")); a.Fresh || got != "d:x | m:x | ok" {
+		t.Errorf("attached %+v, %s", a, got)
+	}
+	if !slices.Contains(r.PIDs(), first) {
+		t.Error("the first process is gone, which shows nothing")
+	}
+}
+
 func TestAConversationThatWasPutAsideIsOpenedAgain(t *testing.T) {
 	r := newRig(t, conformance.Knobs{})
 	a, sink := r.Open(r.Spec("t1"))

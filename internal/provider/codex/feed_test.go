@@ -2,7 +2,9 @@ package codex
 
 import (
 	"context"
+	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/rs/zerolog"
 
@@ -33,6 +35,33 @@ func running(sink thread.Sink) *Runtime {
 	r.turns = 1
 	r.sessions["thread"] = s
 	return r
+}
+
+// The thread was attached to another process while this one still resumed its
+// conversation.
+func TestAConversationThatIsResumedAfterItsThreadHasLeftIsLetGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var written []string
+		r := running(&blind{})
+		r.link.Write = func(_ context.Context, line []byte) error {
+			written = append(written, string(line))
+			return nil
+		}
+		r.conn = jsonrpc.New(jsonrpc.Config{Write: r.link.Write, Post: r.link.Post, Handler: r})
+		spec := thread.SessionSpec{ThreadID: "moved", SessionID: "conversation"}
+		if _, err := r.Attach(t.Context(), spec, &blind{}); !fault.Is(err, fault.ProviderTimeout) {
+			t.Fatal(err)
+		}
+		r.Detach("moved")
+		r.tasks.Wait() // nobody answers
+		written = nil
+		r.Feed([]byte(`{"id":1,"result":{"thread":{"id":"conversation"}}}`))
+		synctest.Wait()
+		if len(written) != 1 || !strings.Contains(written[0], `"thread/archive"`) {
+			t.Errorf("written %q", written)
+		}
+		r.Gone(fault.New(fault.ProviderRuntimeDisconnected, "Over."))
+	})
 }
 
 func FuzzFeed(f *testing.F) {

@@ -73,7 +73,14 @@ func (f *fakeCodex) handle(m codexMessage) {
 		f.reply(m.ID, fmt.Sprintf(`{"thread":{"id":%q,"turns":[]},"model":"m"}`, id))
 		f.notify("thread/started", fmt.Sprintf(`{"thread":{"id":%q}}`, id))
 	case "thread/resume":
-		if !f.HangResume {
+		switch {
+		case f.HangResume:
+		case f.SlowResume:
+			go func(request jsontext.Value) {
+				<-f.gate
+				f.resume(request, p.ThreadID)
+			}(m.ID.Clone())
+		default:
 			f.resume(m.ID, p.ThreadID)
 		}
 	case "thread/archive":

@@ -45,6 +45,7 @@ type Knobs struct {
 	ExitStatus int    // of a program that ends at once; 0 = it does not
 	HangGreet  bool
 	HangResume bool
+	SlowResume bool // codex: a resume is carried out and answered when the gate opens
 	Unhelpful  bool // --help does not show the protocol
 	IgnoreTerm bool
 	Noise      bool // prints lines that are no frames when it starts
