@@ -52,7 +52,7 @@ func FuzzFeed(f *testing.F) {
 		r := prompted(t, sink)
 		r.Feed(line)
 		r.Feed(line)
-		r.Skipped(line)
+		r.Skipped(line, line)
 		r.Gone(fault.New(fault.ProviderRuntimeDisconnected, "Over."))
 		r.tasks.Wait()
 		if sink.ends != 1 {
