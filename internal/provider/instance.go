@@ -209,9 +209,7 @@ func (i *instance) supervise() {
 		case <-again.C:
 			i.changed()
 		case <-idle.C:
-			if i.slot.release(i) {
-				i.requestStop()
-			} else {
+			if !i.slot.release(i) {
 				idle.Reset(idleStop)
 			}
 		}

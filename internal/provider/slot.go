@@ -258,20 +258,24 @@ func (s *slot) instanceGone(inst *instance, loss *fault.Error) {
 	s.lastFault = loss
 }
 
-// release takes an idle instance out of use. It reports whether nobody has begun
-// to use it meanwhile.
+// release stops an idle instance, unless somebody has begun to use it meanwhile. It
+// reports whether it does: from then on nobody is given it.
 func (s *slot) release(inst *instance) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.pool != nil {
-		return inst.opening == 0 && inst.runtime.Retire()
-	}
-	if inst.opening > 0 || inst.runtime.Load().Sessions > 0 {
+	switch {
+	case inst.opening > 0:
 		return false
+	case s.pool != nil:
+		if !inst.runtime.Retire() {
+			return false
+		}
+	case inst.runtime.Load().Sessions > 0:
+		return false
+	case s.current == inst:
+		s.current = nil // the next one need not wait for its end
 	}
-	if s.current == inst {
-		s.current = nil
-	}
+	inst.requestStop()
 	return true
 }
 
