@@ -121,6 +121,7 @@ try {
   await step('refused, it says so; asked again and approved, it goes on', async () => {
     await run(program, ['--home', home, 'origins', 'reject', demo.url]);
     await page.getByText('You have refused this page').waitFor();
+    await state('Refused by you');
     await picture('refused');
     await run('/bin/sh', ['-c', demo.approve]);
     await press('Ask again');

@@ -11,6 +11,7 @@ import { Wall, paint } from "/page/wall.js";
 const says = {
   connecting: "Connecting",
   gate: "Waiting for your approval",
+  refused: "Refused by you",
   lost: "Connection lost, trying again",
   none: "Connected, no session yet",
   idle: "Ready",
@@ -40,7 +41,7 @@ let provider = "";
 let state = "connecting";
 
 const chat = new Chat();
-const gate = new Gate();
+const gate = new Gate(() => setState("refused"));
 const wall = new Wall(remember);
 const files = new Files(() => session, fail);
 const pedelec = new Pedelec({

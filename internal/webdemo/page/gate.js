@@ -12,8 +12,11 @@ export function isAway(error) {
 
 export class Gate {
   #command = "";
+  #onRefused;
 
-  constructor() {
+  // onRefused is called when the user has refused the page.
+  constructor(onRefused) {
+    this.#onRefused = onRefused;
     $("gate-copy").onclick = async () => {
       await navigator.clipboard.writeText(this.#command).catch(() => getSelection().selectAllChildren($("gate-command")));
       $("gate-copy").textContent = "Copied";
@@ -50,6 +53,7 @@ export class Gate {
   }
 
   #refused() {
+    this.#onRefused();
     $("gate").hidden = false;
     $("gate-wait").textContent = "You have refused this page. Approve it after all with the command above, then ask again.";
     $("gate-again").hidden = false;
