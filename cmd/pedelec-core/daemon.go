@@ -406,13 +406,17 @@ func (d *core) clearWorkspaces(ctx context.Context) {
 	}
 }
 
-// Close puts everything away: threads are told first, then clients, then agents,
-// then files. It needs no successful Open. ctx bounds the waits, not the order.
+// Close puts everything away: threads are told first, then clients and, at the same
+// time, agents, then files. It needs no successful Open. ctx bounds the waits, not
+// the order.
 func (d *core) Close(ctx context.Context) error {
 	var errs []error
 	if d.server != nil {
 		d.server.Leave()
 		d.threads.Drain(ctx)
+	}
+	agents := d.closeAgents(ctx)
+	if d.server != nil {
 		errs = append(errs, d.closeClients(ctx))
 	}
 	if d.threads != nil {
@@ -421,10 +425,7 @@ func (d *core) Close(ctx context.Context) error {
 	if d.http != nil {
 		errs = append(errs, d.closeWeb(ctx))
 	}
-	if d.providers != nil {
-		errs = append(errs, d.providers.Close(ctx))
-		d.starter.Close()
-	}
+	errs = append(errs, <-agents)
 	d.quit()
 	d.background.Wait()
 	if d.workspaces != nil {
@@ -437,6 +438,22 @@ func (d *core) Close(ctx context.Context) error {
 		errs = append(errs, d.store.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// closeAgents begins to end all agents and tells when they are gone. No turn runs
+// any more, and one that takes its time must not use up that of clients.
+func (d *core) closeAgents(ctx context.Context) <-chan error {
+	gone := make(chan error, 1)
+	if d.providers == nil {
+		close(gone)
+		return gone
+	}
+	go func() { // Close waits for it
+		err := d.providers.Close(ctx)
+		d.starter.Close()
+		gone <- err
+	}()
+	return gone
 }
 
 // closeClients answers what was asked and closes all connections. A client that

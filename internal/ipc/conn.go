@@ -33,15 +33,24 @@ type conn struct {
 	queued  int       // what they take of the buffer
 	working bool      // a goroutine runs requests
 	ending  ending
-	served  bool // a valid request was accepted
-	lines   int  // lines received so far
-	hungUp  bool // the client closed its side cleanly
+	latest  time.Time // with finishLines: when no line is taken any more
+	served  bool      // a valid request was accepted
+	lines   int       // lines received so far
+	hungUp  bool      // the client closed its side cleanly
 
 	// foreign counts lines in a row that another protocol's speaker would send,
 	// buf is where answers are built; both belong to whoever runs requests.
 	foreign int
 	buf     []byte
 }
+
+// At a shutdown, lines are still read as long as they come without a pause: the
+// client sent them before it could know. One that never pauses is stopped after a
+// while.
+const (
+	restPause = 50 * time.Millisecond
+	restLimit = time.Second
+)
 
 // errStopped is why a reader returns that was told to stop.
 var errStopped = errors.New("the connection was told to stop")
@@ -88,11 +97,21 @@ func (c *conn) read(input io.Reader, lines *lineScanner) error {
 		if err != nil {
 			return err
 		}
+		c.boundRead()
 		if _, err := lines.fill(input, room); err != nil {
 			if err = c.readFailed(err, lines); err != nil {
 				return err
 			}
 		}
+	}
+}
+
+// boundRead makes the next read a short one when the connection is to leave.
+func (c *conn) boundRead() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ending == finishLines {
+		_ = c.nc.SetReadDeadline(time.Now().Add(restPause)) // of a closed connection, if it fails
 	}
 }
 
@@ -136,7 +155,7 @@ func (c *conn) room(unparsed int) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
-		if c.ending != stayOpen {
+		if c.ending > finishLines || c.ending == finishLines && time.Now().After(c.latest) {
 			return 0, errStopped
 		}
 		if room := maxBuffered - c.queued - unparsed; room > 0 {
@@ -267,7 +286,7 @@ func (c *conn) countForeign(req *request) {
 }
 
 // stop makes the connection leave; the stronger of two reasons counts. The
-// reader is woken by a deadline in the past.
+// reader is woken by a deadline: in the past, unless what was sent is still read.
 func (c *conn) stop(how ending) {
 	c.mu.Lock()
 	if how <= c.ending {
@@ -275,10 +294,14 @@ func (c *conn) stop(how ending) {
 		return
 	}
 	c.ending = how
-	if how > finishLines {
+	deadline := time.Unix(1, 0)
+	if how == finishLines {
+		now := time.Now()
+		deadline, c.latest = now.Add(restPause), now.Add(restLimit)
+	} else {
 		c.queue, c.queued = nil, 0
 	}
-	_ = c.nc.SetReadDeadline(time.Unix(1, 0)) // of a closed connection, if it fails
+	_ = c.nc.SetReadDeadline(deadline) // of a closed connection, if it fails
 	c.changed.Broadcast()
 	c.mu.Unlock()
 	if how == closeNow {

@@ -6,6 +6,8 @@ import (
 	"net"
 	"sync"
 
+	"github.com/gorilla/websocket"
+
 	"github.com/pedelec/pedelec-core/internal/fault"
 )
 
@@ -61,6 +63,9 @@ func (l *link) perform(ctx context.Context, req *request, buf []byte, turn func(
 
 // writeFailed is called once, when the client cannot be written to.
 func (l *link) writeFailed(err error) {
+	if errors.Is(err, websocket.ErrCloseSent) {
+		return // nothing has failed: the goodbye was said before
+	}
 	if isTimeout(err) {
 		l.server.metrics.cut.Inc()
 		l.server.log.Info().Dur("timeout", l.server.config.WriteTimeout).Msg("a client that did not read was cut")

@@ -30,8 +30,6 @@ type origins struct {
 	waiting map[string]*approval
 	told    time.Time // when the log last told of a page that waits
 
-	closing sync.Once
-	closed  chan struct{} // closed when nobody may wait any more
 }
 
 // approval is what the waiting requests of one origin share.
@@ -49,7 +47,7 @@ const tellApart = 5 * time.Second
 func openOrigins(store OriginStore, allowed func() []string, log zerolog.Logger, wait time.Duration) *origins {
 	o := &origins{
 		store: store, allowed: allowed, log: log, wait: wait,
-		decided: map[string]decision{}, waiting: map[string]*approval{}, closed: make(chan struct{}),
+		decided: map[string]decision{}, waiting: map[string]*approval{},
 	}
 	all, err := store.All()
 	if err != nil {
@@ -106,15 +104,10 @@ func (o *origins) ask(ctx context.Context, origin string, gone <-chan struct{}) 
 		return fault.New(fault.ApprovalTimeout, "").With("origin", origin)
 	case <-gone:
 		return context.Canceled
-	case <-o.closed:
-		return fault.New(fault.CoreRuntimeUnavailable, "")
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
-
-// close lets go of all requests that wait.
-func (o *origins) close() { o.closing.Do(func() { close(o.closed) }) }
 
 // join adds a request to those that wait for a decision about an origin.
 func (o *origins) join(origin string) (*approval, error) {

@@ -99,6 +99,8 @@ func pickWorkspaceFolder(ctx context.Context, c *call, dst []byte) ([]byte, erro
 	if c.server.picker == nil {
 		return nil, fault.New(fault.DirectoryPickerFailed, "No folder picker is configured.")
 	}
+	ctx, done := c.server.whileServing(ctx)
+	defer done()
 	path, err := c.server.picker.Pick(ctx)
 	if err != nil {
 		return nil, err

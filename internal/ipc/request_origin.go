@@ -17,6 +17,8 @@ var requestApprovalRoute = &route{
 	open:   true,
 	decode: func(jsontext.Value) (any, error) { return nil, nil },
 	run: func(ctx context.Context, c *call, _ any, dst []byte) ([]byte, error) {
+		ctx, done := c.server.whileServing(ctx)
+		defer done()
 		if err := c.server.origins.ask(ctx, c.caller.Origin, c.to.gone()); err != nil {
 			return nil, err
 		}

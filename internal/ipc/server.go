@@ -18,8 +18,11 @@ import (
 	"github.com/pedelec/pedelec-core/internal/loopback"
 )
 
-// forceGrace is how long a forced shutdown waits for handlers to notice.
-const forceGrace = time.Second
+// Waits of a forced shutdown.
+const (
+	answerGrace = 500 * time.Millisecond // for requests that are given up to be answered so
+	forceGrace  = time.Second            // for handlers to notice that their connection is gone
+)
 
 // Keys of log lines.
 const (
@@ -91,6 +94,8 @@ type Server struct {
 
 	base    context.Context // of all requests; ends when a shutdown is forced
 	force   context.CancelFunc
+	serving context.Context // ends when a shutdown begins: nobody is waited for any more
+	close   context.CancelFunc
 	told    atomic.Bool    // the daemon leaves, see Leave
 	leaving atomic.Bool    // Shutdown was called
 	tasks   sync.WaitGroup // accept loops and connections
@@ -172,6 +177,7 @@ func New(cfg Config) (*Server, error) {
 		sockets:   sockets{open: map[*socket]struct{}{}, byOrigin: map[string]int{}},
 	}
 	s.base, s.force = context.WithCancel(context.Background())
+	s.serving, s.close = context.WithCancel(s.base)
 	return s, nil
 }
 
@@ -268,15 +274,15 @@ func (s *Server) start(nc net.Conn) {
 func (s *Server) Leave() { s.told.Store(true) }
 
 // Shutdown closes the listeners, answers what was received, tells subscribers
-// what is ready, and closes all connections. When ctx ends first, connections
-// are closed as they are and ctx's error is returned. It returns when every
-// goroutine of the server has returned, or, forced, a second later at the
-// latest.
+// what is ready, and closes all connections. When ctx ends first, requests are
+// given up, and answered so, and connections are closed as they are; then ctx's
+// error is returned. It returns when every goroutine of the server has returned,
+// or, forced, 1.5 seconds later at the latest.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.Leave()
 	s.mu.Lock()
 	s.leaving.Store(true)
-	s.origins.close()
+	s.close()
 	for l := range s.listeners {
 		_ = l.Close() // its accept loop ends in any case
 	}
@@ -295,14 +301,33 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	s.force()
-	s.stopAll(closeNow)
-	grace := time.NewTimer(forceGrace)
-	defer grace.Stop()
-	select {
-	case <-done:
-	case <-grace.C:
+	if !isDoneWithin(done, answerGrace) {
+		s.stopAll(closeNow)
+		isDoneWithin(done, forceGrace)
 	}
 	return ctx.Err()
+}
+
+func isDoneWithin(done <-chan struct{}, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// whileServing returns a context that ends with ctx and when a shutdown begins, for
+// requests that wait for a person.
+func (s *Server) whileServing(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(s.serving, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
 }
 
 func (s *Server) stopAll(how ending) {

@@ -94,7 +94,7 @@ func (c *socket) serve() {
 }
 
 // read takes messages until nothing more can be read and says why. Once the
-// connection is to leave, what comes is thrown away.
+// connection is to leave, what comes is refused at a shutdown, else thrown away.
 func (c *socket) read() error {
 	for {
 		kind, r, err := c.ws.NextReader()
@@ -103,6 +103,9 @@ func (c *socket) read() error {
 		}
 		c.alive()
 		if c.leaving() {
+			if err := c.refuse(r); err != nil {
+				return err
+			}
 			continue
 		}
 		if kind != websocket.TextMessage {
@@ -121,6 +124,24 @@ func (c *socket) read() error {
 			c.submit(message)
 		}
 	}
+}
+
+// refuse answers a request that came at a shutdown, before the goodbye: its sender
+// could not know.
+func (c *socket) refuse(r io.Reader) error {
+	c.mu.Lock()
+	answer := c.ending == finishLines && !c.closing
+	c.mu.Unlock()
+	if !answer {
+		return nil
+	}
+	message, err := c.message(r)
+	if err != nil || len(message) > MaxLineBytes {
+		return err
+	}
+	req := c.server.decodeRequest(message, c.from)
+	_, _ = c.perform(c.ctx, req.givenUp(), nil, nil)
+	return nil
 }
 
 // message reads a message, or a byte more than one may have.
@@ -201,7 +222,8 @@ func (c *socket) accept(size int) acceptance {
 }
 
 // run carries a request out when it is its turn in its thread's lane, and writes
-// its answer.
+// its answer. What has not begun when the client is gone is not run, nor what has
+// not when a shutdown is forced; that is answered.
 func (c *socket) run(req *request, size int, where *place) {
 	defer c.requests.Done()
 	defer c.recover()
@@ -209,7 +231,7 @@ func (c *socket) run(req *request, size int, where *place) {
 	if where != nil {
 		defer where.leave()
 		if where.wait(ctx) != nil {
-			return // the client is gone, and what had not begun is not run
+			req = req.givenUp()
 		}
 		ctx = thread.WithPlace(ctx, where.begin)
 	}
@@ -218,12 +240,17 @@ func (c *socket) run(req *request, size int, where *place) {
 		case c.large <- struct{}{}:
 			defer func() { <-c.large }()
 		case <-ctx.Done():
-			return
+			req = req.givenUp()
 		}
 	}
 	// A client that has read the answer may send the next request at once, so
 	// that this one must not count any more.
 	_, _ = c.perform(ctx, req, nil, func() { c.answering(size) })
+}
+
+// givenUp is the request as it is answered when it was not run.
+func (r *request) givenUp() *request {
+	return &request{id: r.id, refusal: fault.New(fault.CoreRuntimeUnavailable, "")}
 }
 
 func (c *socket) answering(size int) {
@@ -335,6 +362,7 @@ func (c *socket) sayFarewell() {
 	case finishLines:
 		patience = c.server.config.Linger
 		c.requests.Wait()
+		c.pause(restPause)
 		c.subs.flush()
 	case finishInHand:
 		late := time.AfterFunc(patience, c.cancel)
@@ -356,6 +384,17 @@ func (c *socket) sayFarewell() {
 	c.closing = true
 	_ = c.nc.SetReadDeadline(time.Now().Add(patience))
 	c.mu.Unlock()
+}
+
+// pause waits, but not for a client that is gone.
+func (c *socket) pause(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-c.left:
+	case <-c.ctx.Done():
+	}
 }
 
 // sayClose sends the close frame, if the client is still there to take it.
