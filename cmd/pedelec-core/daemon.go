@@ -163,7 +163,7 @@ func (d *core) settingsChanged(s settings.Settings, problems []settings.Problem,
 		d.redact.Add(secret)
 	}
 	if err != nil {
-		d.log.Error().Err(err).Msg("the settings file cannot be read; the last good settings stay in force")
+		d.log.Error().Err(err).Str("path", filepath.Join(d.home, settingsFile)).Msg("the settings file cannot be read; the last good settings stay in force")
 	}
 	for _, p := range problems {
 		d.log.Warn().Str("entry", p.Path).Str("problem", p.Msg).Msg("an entry of the settings file cannot be used")

@@ -132,6 +132,10 @@ func (r *report) examineHome(home string) bool {
 	if len(wrong) == 0 {
 		r.add(good, "home", "is yours alone")
 	}
+	lock := filepath.Join(home, lockFileName)
+	if info, err := os.Lstat(lock); err == nil && !info.Mode().IsRegular() {
+		r.add(bad, "home", "%s is no plain file, so no daemon can start; move it away", lock)
+	}
 	for _, path := range misfits(home) {
 		r.add(warning, "home", "%s is in the way of the daemon's own; the next start sets it aside", path)
 	}
