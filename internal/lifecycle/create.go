@@ -34,7 +34,7 @@ func (s *Service) Create(ctx context.Context, c thread.Caller, r thread.CreateRe
 			With("path", *r.WorkspacePath).With("error", "callerSdkVersion is missing")
 	}
 	id := newThreadID()
-	workspace, undo, err := s.makeWorkspace(c, id, r.WorkspacePath)
+	workspace, keep, undo, err := s.makeWorkspace(c, id, r.WorkspacePath)
 	if err != nil {
 		return "", err
 	}
@@ -42,6 +42,7 @@ func (s *Service) Create(ctx context.Context, c thread.Caller, r thread.CreateRe
 		undo()
 		return "", err
 	}
+	keep()
 	_ = fault.Point(PointAfterCreate)
 	return id, nil
 }
@@ -57,14 +58,15 @@ func checkSkills(given *tool.Skills) (*tool.Skills, error) {
 	return &checked, nil
 }
 
-func (s *Service) makeWorkspace(c thread.Caller, id string, path *string) (w thread.Workspace, undo func(), err error) {
+func (s *Service) makeWorkspace(c thread.Caller, id string, path *string) (w thread.Workspace, keep, undo func(), err error) {
 	w = thread.Workspace{Managed: path == nil, Instance: s.cfg.Instance}
 	if path == nil {
 		w.Path, undo, err = s.cfg.Workspaces.CreateManaged(id)
+		keep = func() {}
 	} else {
-		w.Path, undo, err = s.cfg.Workspaces.CreateCustom(*path, c.SDKVersion, c.Origin)
+		w.Path, keep, undo, err = s.cfg.Workspaces.CreateCustom(*path, c.SDKVersion, c.Origin)
 	}
-	return w, undo, err
+	return w, keep, undo, err
 }
 
 // firstCommit is a new thread with its first two events.

@@ -325,8 +325,8 @@ func (w *memWorkspaces) CreateManaged(id string) (string, func(), error) {
 	return "/managed/" + id, w.undo, nil
 }
 
-func (w *memWorkspaces) CreateCustom(path, _, _ string) (string, func(), error) {
-	return path, w.undo, nil
+func (w *memWorkspaces) CreateCustom(path, _, _ string) (canonical string, keep, undo func(), err error) {
+	return path, func() {}, w.undo, nil
 }
 
 func (w *memWorkspaces) undo() {

@@ -49,9 +49,10 @@ type Workspaces interface {
 	// CreateManaged makes the managed workspace of a thread. undo removes it.
 	CreateManaged(threadID string) (path string, undo func(), err error)
 	// CreateCustom checks and makes an application's own folder and returns its
-	// canonical path. With an origin it writes the marker file. undo removes
-	// what this call made.
-	CreateCustom(path, sdkVersion, origin string) (canonical string, undo func(), err error)
+	// canonical path. With an origin it writes the marker file. One of keep and
+	// undo is called when it is known whether there is a thread; undo removes what
+	// this call made and nobody else relies on.
+	CreateCustom(path, sdkVersion, origin string) (canonical string, keep, undo func(), err error)
 	// Reopen checks a recorded workspace before a resume: it exists, is a
 	// directory, is writable, is still at its canonical path, and its private
 	// folder can be made. The error is WORKSPACE_OPEN_FAILED's cause.

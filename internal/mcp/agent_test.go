@@ -95,8 +95,8 @@ func encode(dst []byte, _ string, ev *thread.Event) []byte {
 type folders struct{}
 
 func (folders) CreateManaged(string) (string, func(), error) { panic("all tests bring a folder") }
-func (folders) CreateCustom(path, _, _ string) (string, func(), error) {
-	return path, func() {}, nil
+func (folders) CreateCustom(path, _, _ string) (canonical string, keep, undo func(), err error) {
+	return path, func() {}, func() {}, nil
 }
 func (folders) Reopen(string) error { return nil }
 func (folders) PrivateDir(path, id string) (string, error) {

@@ -18,58 +18,61 @@ const customDirMode fs.FileMode = 0o777
 
 // CreateCustom checks and makes an application's own folder and returns its
 // canonical path. With an origin it also writes the marker file, unless there
-// is one. undo removes the marker and the directories that this call made, the
-// latter only while they are empty.
+// is one. The caller says by keep or undo how it went on. undo removes the marker
+// and the directories that this call made, the latter only while they are empty;
+// what another creation relies on stays until that one's outcome is known, too.
 //
 // Errors: WORKSPACE_PATH_INVALID with details {workspacePath,
 // managedWorkspaceRoot} and a message that names the broken rule;
 // WORKSPACE_CREATE_FAILED with details {path, error}.
-func (m *Manager) CreateCustom(path, sdkVersion, origin string) (canonicalPath string, undo func(), err error) {
+func (m *Manager) CreateCustom(path, sdkVersion, origin string) (canonicalPath string, keep, undo func(), err error) {
 	if origin != "" && strings.TrimSpace(sdkVersion) == "" {
-		return "", nil, createFailed(path, errors.New("a page that names a workspace must also state its SDK version"))
+		return "", nil, nil, createFailed(path, errors.New("a page that names a workspace must also state its SDK version"))
 	}
 	if !filepath.IsAbs(path) {
-		return "", nil, m.pathInvalid(path, "The workspace path must be absolute; ~ is not expanded and nothing is trimmed.")
+		return "", nil, nil, m.pathInvalid(path, "The workspace path must be absolute; ~ is not expanded and nothing is trimmed.")
 	}
 	clean := cleanPath(path)
 	if rule := m.overlap(clean); rule != "" {
-		return "", nil, m.pathInvalid(path, rule)
+		return "", nil, nil, m.pathInvalid(path, rule)
 	}
-	made, err := makePath(clean)
-	if errors.Is(err, ErrNotDirectory) {
-		return "", nil, m.pathInvalid(path, "The workspace path exists and is not a directory.")
-	}
-	if err != nil {
-		return "", nil, createFailed(path, err)
-	}
-	var written writtenMarker
-	rollback := sync.OnceFunc(func() {
-		written.undo()
-		made.undo()
-	})
+	used, err := m.makePath(clean)
+	var outcome sync.Once
+	undo = func() { outcome.Do(func() { m.claims.undo(used) }) }
+	keep = func() { outcome.Do(func() { m.claims.keep(used) }) }
 	defer func() {
 		if err != nil {
-			rollback()
+			undo()
+			keep, undo = nil, nil
 		}
 	}()
+	if errors.Is(err, ErrNotDirectory) {
+		return "", keep, undo, m.pathInvalid(path, "The workspace path exists and is not a directory.")
+	}
+	if err != nil {
+		return "", keep, undo, createFailed(path, err)
+	}
 	canonicalPath, err = canonical(clean)
 	if err != nil {
-		return "", nil, createFailed(path, err)
+		return "", keep, undo, createFailed(path, err)
 	}
 	// Again on the real path: a link may have been swapped in meanwhile.
 	if rule := m.overlap(canonicalPath); rule != "" {
-		return "", nil, m.pathInvalid(path, rule)
+		return "", keep, undo, m.pathInvalid(path, rule)
 	}
 	if origin != "" {
-		written, err = writeMarker(canonicalPath, sdkVersion, origin)
+		written, err := writeMarker(canonicalPath, sdkVersion, origin)
 		if err != nil {
-			return "", nil, createFailed(filepath.Join(canonicalPath, markerName), err)
+			return "", keep, undo, createFailed(filepath.Join(canonicalPath, markerName), err)
+		}
+		if written.info != nil {
+			m.claims.setMarker(used[0], written)
 		}
 	}
 	if err := fault.Point("workspace.custom.made"); err != nil {
-		return "", nil, createFailed(path, err)
+		return "", keep, undo, createFailed(path, err)
 	}
-	return canonicalPath, rollback, nil
+	return canonicalPath, keep, undo, nil
 }
 
 func (m *Manager) pathInvalid(path, rule string) *fault.Error {
@@ -176,58 +179,47 @@ func canonical(path string) (string, error) {
 	return cleanPath(real), nil
 }
 
-// madeDir is one directory that this package made, with its identity, so that
-// undoing never touches something that took its place.
-type madeDir struct {
-	path string
-	info fs.FileInfo
-}
-
-type madeDirs []madeDir
-
-// makePath makes path and the folders above it. Each folder in which a new one
-// appears is forced to disk. When it fails, what it made is gone again.
-func makePath(path string) (made madeDirs, err error) {
+// makePath makes path and the folders above it, and claims them, the deepest first.
+// Each folder in which a new one appears is forced to disk. When it fails, the claims
+// are the caller's to undo.
+func (m *Manager) makePath(path string) (used []*claim, err error) {
+	own := m.claims.take(path)
+	used = []*claim{own}
 	info, err := os.Stat(path)
 	if err == nil && !info.IsDir() {
-		return nil, ErrNotDirectory
+		return used, ErrNotDirectory
 	}
 	if err == nil {
-		return nil, nil
+		return append(used, m.claims.takeAbove(path)...), nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+		return used, err
 	}
 	parent := filepath.Dir(path)
 	if parent == path {
-		return nil, err
+		return used, err
 	}
-	made, err = makePath(parent)
+	above, err := m.makePath(parent)
+	used = append(used, above...)
 	if err != nil {
-		return nil, noDirectoryAbove(parent, err)
+		return used, noDirectoryAbove(parent, err)
 	}
 	err = os.Mkdir(path, customDirMode)
 	if errors.Is(err, fs.ErrExist) {
 		// Somebody else made it at the same moment, or it is a dangling link.
 		if info, statErr := os.Stat(path); statErr == nil && info.IsDir() {
-			return made, nil
+			return used, nil
 		}
 	}
 	if err != nil {
-		made.undo()
-		return nil, err
+		return used, err
 	}
 	info, err = os.Lstat(path)
 	if err != nil {
-		made.undo()
-		return nil, err
+		return used, err
 	}
-	made = append(made, madeDir{path, info})
-	if err := syncPath(parent); err != nil {
-		made.undo()
-		return nil, err
-	}
-	return made, nil
+	m.claims.setMade(own, info)
+	return used, syncPath(parent)
 }
 
 // noDirectoryAbove keeps "exists and is no directory" for the workspace itself:
@@ -237,19 +229,6 @@ func noDirectoryAbove(parent string, err error) error {
 		return fmt.Errorf("%s is not a directory", parent)
 	}
 	return err
-}
-
-// undo removes the directories, deepest first, until one is in use.
-func (d madeDirs) undo() {
-	for i := len(d) - 1; i >= 0; i-- {
-		info, err := os.Lstat(d[i].path)
-		if err != nil || !info.IsDir() || !os.SameFile(info, d[i].info) {
-			return
-		}
-		if os.Remove(d[i].path) != nil {
-			return
-		}
-	}
 }
 
 func syncPath(path string) error {

@@ -78,7 +78,7 @@ func TestCreateCustomAppliesThePathRule(t *testing.T) {
 			m, home := newManager(t)
 			path := c.prepare(t, home, m.root)
 			before := tree(t, home)
-			canonicalPath, undo, err := m.CreateCustom(path, "", "")
+			canonicalPath, _, undo, err := m.CreateCustom(path, "", "")
 			switch c.code {
 			case "":
 				must(t, err)
@@ -118,7 +118,7 @@ func TestCreateCustomWritesTheMarkerOnce(t *testing.T) {
 	m, home := newManager(t)
 	path := filepath.Join(home, "new", "project")
 	marker := filepath.Join(path, ".pedelec-workspace.json")
-	_, undo, err := m.CreateCustom(path, "1.2.3", "https://app.example")
+	_, _, undo, err := m.CreateCustom(path, "1.2.3", "https://app.example")
 	must(t, err)
 	data, err := os.ReadFile(marker)
 	must(t, err)
@@ -126,7 +126,7 @@ func TestCreateCustomWritesTheMarkerOnce(t *testing.T) {
 	if string(data) != want {
 		t.Errorf("marker %q, want %q", data, want)
 	}
-	_, undoSecond, err := m.CreateCustom(path, "9", "https://other.example")
+	_, _, undoSecond, err := m.CreateCustom(path, "9", "https://other.example")
 	must(t, err)
 	undoSecond()
 	data, err = os.ReadFile(marker)
@@ -142,7 +142,7 @@ func TestCreateCustomWritesTheMarkerOnce(t *testing.T) {
 
 func TestCreateCustomWithoutAnOriginWritesNoMarker(t *testing.T) {
 	m, home := newManager(t)
-	_, _, err := m.CreateCustom(filepath.Join(home, "p"), "1.2.3", "")
+	_, _, _, err := m.CreateCustom(filepath.Join(home, "p"), "1.2.3", "")
 	must(t, err)
 	if exists(t, filepath.Join(home, "p", markerName)) {
 		t.Error("a marker was written")
@@ -151,7 +151,7 @@ func TestCreateCustomWithoutAnOriginWritesNoMarker(t *testing.T) {
 
 func TestCreateCustomNeedsAnSDKVersionFromAPage(t *testing.T) {
 	m, home := newManager(t)
-	_, _, err := m.CreateCustom(filepath.Join(home, "p"), " \t", "https://app.example")
+	_, _, _, err := m.CreateCustom(filepath.Join(home, "p"), " \t", "https://app.example")
 	wantCode(t, err, fault.WorkspaceCreateFailed, "path", "error")
 	if exists(t, filepath.Join(home, "p")) {
 		t.Error("the folder was made")
@@ -164,7 +164,7 @@ func TestCreateCustomLeavesAnyRegularMarkerAlone(t *testing.T) {
 	project := filepath.Join(home, "p")
 	must(t, os.Mkdir(project, 0o700))
 	must(t, os.WriteFile(filepath.Join(project, markerName), []byte("{broken"), 0o600))
-	_, undo, err := m.CreateCustom(project, "1", "https://app.example")
+	_, _, undo, err := m.CreateCustom(project, "1", "https://app.example")
 	must(t, err)
 	undo()
 	if data, _ := os.ReadFile(filepath.Join(project, markerName)); string(data) != "{broken" {
@@ -185,7 +185,7 @@ func TestCreateCustomRefusesAnyOtherKindOfMarker(t *testing.T) {
 			project := filepath.Join(home, "p")
 			must(t, os.Mkdir(project, 0o700))
 			make(t, filepath.Join(project, markerName), home)
-			_, _, err := m.CreateCustom(project, "1", "https://app.example")
+			_, _, _, err := m.CreateCustom(project, "1", "https://app.example")
 			wantCode(t, err, fault.WorkspaceCreateFailed, "path", "error")
 			if data, _ := os.ReadFile(filepath.Join(home, "victim")); string(data) != "mine" || exists(t, filepath.Join(home, "nowhere")) {
 				t.Error("the link was followed")
@@ -197,7 +197,7 @@ func TestCreateCustomRefusesAnyOtherKindOfMarker(t *testing.T) {
 func TestUndoKeepsWhatIsInUse(t *testing.T) {
 	m, home := newManager(t)
 	path := filepath.Join(home, "a", "b")
-	_, undo, err := m.CreateCustom(path, "1", "https://app.example")
+	_, _, undo, err := m.CreateCustom(path, "1", "https://app.example")
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(path, "work"), nil, 0o600))
 	undo()
@@ -209,7 +209,7 @@ func TestUndoKeepsWhatIsInUse(t *testing.T) {
 func TestUndoKeepsWhatTookTheFoldersPlace(t *testing.T) {
 	m, home := newManager(t)
 	path := filepath.Join(home, "a")
-	_, undo, err := m.CreateCustom(path, "1", "https://app.example")
+	_, _, undo, err := m.CreateCustom(path, "1", "https://app.example")
 	must(t, err)
 	must(t, os.Rename(path, filepath.Join(home, "moved")))
 	must(t, os.Mkdir(path, 0o700))
@@ -223,7 +223,7 @@ func TestUndoKeepsWhatTookTheFoldersPlace(t *testing.T) {
 func TestCreateCustomThatFailsAtTheEndLeavesNothing(t *testing.T) {
 	m, home := newManager(t)
 	arm(t, "workspace.custom.made=error")
-	_, _, err := m.CreateCustom(filepath.Join(home, "a", "b"), "1", "https://app.example")
+	_, _, _, err := m.CreateCustom(filepath.Join(home, "a", "b"), "1", "https://app.example")
 	wantCode(t, err, fault.WorkspaceCreateFailed, "path", "error")
 	if exists(t, filepath.Join(home, "a")) {
 		t.Error("the folder stayed")
@@ -292,7 +292,7 @@ func FuzzCreateCustom(f *testing.F) {
 		if strings.Count(sub, "..") > 0 && !strings.HasPrefix(filepath.Clean(base+"/"+sub), home) {
 			t.Skip()
 		}
-		path, undo, err := m.CreateCustom(base+"/"+sub, "", "")
+		path, _, undo, err := m.CreateCustom(base+"/"+sub, "", "")
 		if entries, readErr := os.ReadDir(m.root); readErr != nil || len(entries) != 0 {
 			t.Fatalf("%q reached the managed root: %v %v", sub, entries, readErr)
 		}

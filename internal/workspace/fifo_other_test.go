@@ -18,11 +18,11 @@ func TestFIFOsAreRefusedWithoutBlocking(t *testing.T) {
 	project := filepath.Join(home, "p")
 	must(t, os.Mkdir(project, 0o700))
 	must(t, syscall.Mkfifo(filepath.Join(project, markerName), 0o600))
-	_, _, err := m.CreateCustom(project, "1", "https://app.example")
+	_, _, _, err := m.CreateCustom(project, "1", "https://app.example")
 	wantCode(t, err, fault.WorkspaceCreateFailed, "path", "error")
 
 	must(t, syscall.Mkfifo(filepath.Join(home, "fifo"), 0o600))
-	_, _, err = m.CreateCustom(filepath.Join(home, "fifo"), "", "")
+	_, _, _, err = m.CreateCustom(filepath.Join(home, "fifo"), "", "")
 	wantCode(t, err, fault.WorkspacePathInvalid, "workspacePath", "managedWorkspaceRoot")
 
 	must(t, syscall.Mkfifo(filepath.Join(project, privateName), 0o600))

@@ -33,7 +33,8 @@ type Manager struct {
 	RemoveRetries int           // attempts after the first one
 	RemoveWait    time.Duration // pause between attempts
 
-	root string // absolute and lexically clean
+	root   string // absolute and lexically clean
+	claims claims // of creations of custom folders
 }
 
 // New returns a Manager whose managed workspaces lie directly under root, an
