@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -85,6 +86,27 @@ func writeNew(dir *os.Root, name string, data []byte, mode fs.FileMode) (fs.File
 	info, err := fill(f, data)
 	if err != nil {
 		return nil, errors.Join(err, dir.Remove(name))
+	}
+	return info, syncRoot(dir)
+}
+
+// writeWhole is writeNew, but a plain file of that name without content is replaced:
+// that is what a crash leaves of one that was being written.
+func writeWhole(dir *os.Root, name string, data []byte, mode fs.FileMode) (fs.FileInfo, error) {
+	info, err := writeNew(dir, name, data, mode)
+	if !errors.Is(err, fs.ErrExist) {
+		return info, err
+	}
+	if there, lookErr := dir.Lstat(name); lookErr != nil || !there.Mode().IsRegular() || there.Size() > 0 {
+		return nil, err
+	}
+	// Not in its place: another creation may be writing it at this moment.
+	fresh := name + "." + rand.Text()
+	if info, err = writeNew(dir, fresh, data, mode); err != nil {
+		return nil, err
+	}
+	if err := dir.Rename(fresh, name); err != nil {
+		return nil, errors.Join(err, dir.Remove(fresh))
 	}
 	return info, syncRoot(dir)
 }

@@ -30,7 +30,7 @@ type writtenMarker struct {
 }
 
 // writeMarker writes the marker once. An existing regular file is left alone,
-// whatever it holds; any other kind of entry is an error.
+// whatever it holds, unless it is empty; any other kind of entry is an error.
 func writeMarker(workspace, sdkVersion, origin string) (writtenMarker, error) {
 	data, err := json.Marshal(marker{sdkVersion, origin}, jsontext.Multiline(true))
 	if err != nil {
@@ -41,7 +41,7 @@ func writeMarker(workspace, sdkVersion, origin string) (writtenMarker, error) {
 		return writtenMarker{}, err
 	}
 	defer dir.Close()
-	info, err := writeNew(dir, markerName, append(data, '\n'), markerMode)
+	info, err := writeWhole(dir, markerName, append(data, '\n'), markerMode)
 	if err == nil {
 		return writtenMarker{workspace, info}, nil
 	}

@@ -72,10 +72,10 @@ func furnish(private *os.Root) error {
 		return err
 	}
 	assets.Close()
-	if _, err := private.Lstat(gitignoreName); err == nil {
+	if there, err := private.Lstat(gitignoreName); err == nil && (!there.Mode().IsRegular() || there.Size() > 0) {
 		return nil // whatever it is: it belongs to whoever changed it
 	}
-	_, err = writeNew(private, gitignoreName, []byte(gitignore), privateFileMode)
+	_, err = writeWhole(private, gitignoreName, []byte(gitignore), privateFileMode)
 	if errors.Is(err, fs.ErrExist) {
 		return nil // another thread of this workspace was quicker
 	}

@@ -76,6 +76,32 @@ func TestPrivateDirLeavesAChangedGitignoreAlone(t *testing.T) {
 	}
 }
 
+// TestAHelperFileThatACrashLeftEmptyIsWritten: an empty .gitignore once stayed empty,
+// so that the private folder showed up in the project's repository.
+func TestAHelperFileThatACrashLeftEmptyIsWritten(t *testing.T) {
+	m, home := newManager(t)
+	ignore, mark := filepath.Join(home, privateName, gitignoreName), filepath.Join(home, "p", markerName)
+	for _, path := range []string{ignore, mark} {
+		must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		must(t, os.WriteFile(path, nil, 0o600))
+	}
+	_, err := m.PrivateDir(home, threadA)
+	must(t, err)
+	_, _, _, err = m.CreateCustom(filepath.Dir(mark), "1", "https://app.example")
+	must(t, err)
+	for path, want := range map[string]string{ignore: gitignore, mark: "https://app.example"} {
+		b, err := os.ReadFile(path)
+		must(t, err)
+		if !strings.Contains(string(b), want) {
+			t.Errorf("%s holds %q", path, b)
+		}
+		left, err := filepath.Glob(path + ".*")
+		if must(t, err); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
+	}
+}
+
 func TestPrivateDirInAMissingWorkspace(t *testing.T) {
 	m, home := newManager(t)
 	if _, err := m.PrivateDir(filepath.Join(home, "gone"), threadA); !errors.Is(err, os.ErrNotExist) {
