@@ -22,7 +22,7 @@ import (
 const dirEnv = "STORE_TEST_DIR"
 
 // childParts are what the test binary can be asked to do as a child.
-var childParts = map[string]func() int{"work": childWork, "full": childFull}
+var childParts = map[string]func() int{"work": childWork, "full": childFull, "upgrade": childUpgrade}
 
 // runChild runs a part of this binary and returns what it printed.
 func runChild(t *testing.T, part, dir, points string, prepare func(*exec.Cmd)) (out string, err error) {
@@ -97,7 +97,7 @@ func childWork() int {
 // failpoint and looks at what it left.
 func TestACrashAtAnyPointLosesNothingThatWasAcknowledged(t *testing.T) {
 	tests := map[string][]string{ // point → hits at which the child is killed
-		pointOpenBefore: {"1"}, pointCreateBefore: {"1"}, pointOpenDirty: {"1"}, pointMigrateBefore: {"1"},
+		pointOpenBefore: {"1"}, pointCreateBefore: {"1"}, pointOpenDirty: {"1"}, pointMigrateCopied: {"1"}, pointMigrateBefore: {"1"},
 		pointCommitBefore: {"1", "2", "17"}, pointUpdateBefore: {"1", "9", "30"}, pointUpdateAfter: {"1", "2", "29"},
 		pointCommitFail: {"1", "14"}, pointCommitAfter: {"1", "5", "31", "50"}, pointReopenBefore: {"1"},
 		pointSweepBefore: {"1", "2"}, pointReadBefore: {"1"},
@@ -120,7 +120,7 @@ func TestACrashAtAnyPointLosesNothingThatWasAcknowledged(t *testing.T) {
 				switch point {
 				case pointReopenBefore:
 					points += ";" + pointCommitFail + "=error@5"
-				case pointMigrateBefore:
+				case pointMigrateCopied, pointMigrateBefore:
 					must(t, openAt(t, path).Close())
 					prepare = func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "STORE_TEST_SCHEMA=3") }
 				}
@@ -128,9 +128,20 @@ func TestACrashAtAnyPointLosesNothingThatWasAcknowledged(t *testing.T) {
 				if err == nil {
 					t.Fatalf("the child was not killed; it printed\n%s", out)
 				}
+				wholeCopies(t, path)
 				checkAfterCrash(t, path, out, point != pointOpenBefore && point != pointCreateBefore)
 			})
 		}
+	}
+}
+
+// wholeCopies opens each copy that was made before an upgrade: none is half written.
+func wholeCopies(t *testing.T, path string) {
+	t.Helper()
+	copies, err := filepath.Glob(path + suffixOld + "*")
+	must(t, err)
+	for _, c := range copies {
+		checkPages(t, c)
 	}
 }
 

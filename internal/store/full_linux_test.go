@@ -1,12 +1,14 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -18,11 +20,17 @@ import (
 
 // TestAFullDiskRefusesAndRecovers runs a store on a small file system of its
 // own, which only the child sees.
-func TestAFullDiskRefusesAndRecovers(t *testing.T) {
+func TestAFullDiskRefusesAndRecovers(t *testing.T) { onSmallDisk(t, "full") }
+
+// TestAnUpgradeWithoutRoomForTheCopyChangesNothing is the same for an older file.
+func TestAnUpgradeWithoutRoomForTheCopyChangesNothing(t *testing.T) { onSmallDisk(t, "upgrade") }
+
+func onSmallDisk(t *testing.T, part string) {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to mount a small tmpfs")
 	}
-	out, err := runChild(t, "full", t.TempDir(), "", func(cmd *exec.Cmd) {
+	out, err := runChild(t, part, t.TempDir(), "", func(cmd *exec.Cmd) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 	})
 	var exit *exec.ExitError
@@ -34,7 +42,11 @@ func TestAFullDiskRefusesAndRecovers(t *testing.T) {
 	}
 }
 
-func childFull() int {
+func childFull() int { return inSmallDisk(fillAndRecover) }
+
+func childUpgrade() int { return inSmallDisk(upgradeWithoutRoom) }
+
+func inSmallDisk(part func(dir string) error) int {
 	dir := os.Getenv(dirEnv)
 	err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
 	if err == nil {
@@ -45,11 +57,62 @@ func childFull() int {
 		return 3
 	}
 	defer unix.Unmount(dir, unix.MNT_DETACH)
-	if err := fillAndRecover(dir); err != nil {
+	if err := part(dir); err != nil {
 		fmt.Println(err)
 		return 1
 	}
 	return 0
+}
+
+// upgradeWithoutRoom makes an older database that fills more than half of the disk,
+// so that the copy of it runs out of room in its middle.
+func upgradeWithoutRoom(dir string) error {
+	path := filepath.Join(dir, "core.db")
+	s := New(path)
+	s.InstanceID = "instance-1"
+	if err := s.Open(); err != nil {
+		return err
+	}
+	const revisions = 20
+	for r := uint64(1); r <= revisions; r++ {
+		if err := s.Commit(modelCommit("t", r, 30<<10)); err != nil {
+			return err
+		}
+	}
+	if err := s.Close(); err != nil {
+		return err
+	}
+	before, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	s = New(path)
+	withSchema3(nil)(s)
+	if err := s.Open(); !fault.Is(err, fault.StorageFull) || !strings.Contains(fault.From(err).Message(), "no room to copy") {
+		return fmt.Errorf("an upgrade without room: %w", err)
+	}
+	after, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(before, after) {
+		return errors.New("the older file was changed")
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+		return fmt.Errorf("left behind: %v %w", left, err)
+	}
+	if err := unix.Mount("", dir, "", unix.MS_REMOUNT, "size=64m"); err != nil {
+		return err
+	}
+	s = New(path)
+	withSchema3(nil)(s)
+	if err := s.Open(); err != nil {
+		return fmt.Errorf("with room: %w", err)
+	}
+	if got, err := checkThread(s, "t"); err != nil || got != revisions {
+		return fmt.Errorf("revision %d of %d: %w", got, revisions, err)
+	}
+	return s.Close()
 }
 
 func fillAndRecover(dir string) error {

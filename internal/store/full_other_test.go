@@ -3,3 +3,5 @@
 package store
 
 func childFull() int { return 3 }
+
+func childUpgrade() int { return 3 }

@@ -317,38 +317,6 @@ func (s *Store) moveAside(cause error) error {
 	return nil
 }
 
-// migrate copies the older file and lifts it to the current schema in one
-// transaction.
-func (s *Store) migrate(o *opening, found uint32) error {
-	kept := fmt.Sprintf("%s%s%d-%s", s.path, suffixOld, found, s.Now().UTC().Format(stampLayout))
-	err := guarded(o.view, func(tx *bolt.Tx) error {
-		_, err := writeCopy(kept, tx.WriteTo)
-		return err
-	})
-	if err != nil {
-		return openFault(err, fmt.Sprintf("The database is of an older version and could not be copied to %s before its upgrade; nothing was changed.", kept))
-	}
-	if err := fault.Point(pointMigrateBefore); err != nil {
-		return openFault(err, "The database could not be upgraded.")
-	}
-	err = guarded(o.update, func(tx *bolt.Tx) error {
-		for _, m := range s.migrations {
-			if m.to <= found || m.to > s.schema {
-				continue
-			}
-			if err := m.apply(tx); err != nil {
-				return fmt.Errorf("upgrade to schema %d: %w", m.to, err)
-			}
-		}
-		return tx.Bucket(bucketMeta).Put(metaSchema, binary.BigEndian.AppendUint32(nil, s.schema))
-	})
-	if err != nil {
-		return openFault(err, fmt.Sprintf("The database could not be upgraded from schema %d to %d; nothing was changed, and a copy is at %s.", found, s.schema, kept))
-	}
-	s.Log.Info().Uint32("from", found).Uint32("to", s.schema).Str("copy", kept).Msg("The database was upgraded.")
-	return nil
-}
-
 // tooSmall recognises bbolt's words for a file without room for two pages; it
 // has no error value for them.
 func tooSmall(err error) bool { return strings.Contains(err.Error(), "file size too small") }

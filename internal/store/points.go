@@ -5,7 +5,8 @@ const (
 	pointOpenBefore    = "store.open.before"    // nothing was opened yet
 	pointCreateBefore  = "store.create.before"  // a fresh file is complete, under its temporary name
 	pointOpenDirty     = "store.open.dirty"     // the file is marked as in use
-	pointMigrateBefore = "store.migrate.before" // the copy of the older file is made
+	pointMigrateCopied = "store.migrate.copied" // the copy of the older file is complete, under its temporary name
+	pointMigrateBefore = "store.migrate.before" // it has its name
 	pointCommitBefore  = "store.commit.before"  // a batch was taken from the queue
 	pointUpdateBefore  = "store.update.before"  // before each item of a batch is applied
 	pointUpdateAfter   = "store.update.after"   // all items are applied, nothing is written
@@ -25,7 +26,7 @@ const (
 
 // Points lists every failpoint of this package, for the crash tests.
 var Points = []string{
-	pointOpenBefore, pointCreateBefore, pointOpenDirty, pointMigrateBefore,
+	pointOpenBefore, pointCreateBefore, pointOpenDirty, pointMigrateCopied, pointMigrateBefore,
 	pointCommitBefore, pointUpdateBefore, pointUpdateAfter, pointCommitFail, pointCommitAfter, pointReopenBefore,
 	pointSweepBefore, pointReadBefore,
 	pointBackupBefore, pointBackupSync,
