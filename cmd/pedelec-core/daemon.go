@@ -123,6 +123,9 @@ func (d *core) Open(ctx context.Context) (err error) {
 	if err := ipc.RemoveStaleRuntimeFiles(d.home); err != nil {
 		return fmt.Errorf("the runtime file of an earlier run cannot be removed: %w", err)
 	}
+	if err := d.settings.RemoveLeftovers(); err != nil {
+		d.log.Warn().Err(err).Msg("what an earlier run left of writing the settings cannot be removed; API keys may be in it")
+	}
 	if err := fault.Point("daemon.open.cleared"); err != nil {
 		return err
 	}

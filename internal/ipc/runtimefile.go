@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -87,13 +88,27 @@ func (f RuntimeFile) removeOwn(path string) error {
 	return removeIfThere(path)
 }
 
-// RemoveStaleRuntimeFiles removes both runtime files whatever they say. Only
-// the holder of the instance lock may call it, before it listens.
+// temporarySuffix and random digits end the name under which a runtime file is
+// written.
+const temporarySuffix = ".tmp"
+
+// RemoveStaleRuntimeFiles removes both runtime files whatever they say, and what
+// was left of one by a daemon that was killed while it wrote. Only the holder of
+// the instance lock may call it, before it listens.
 func RemoveStaleRuntimeFiles(home string) error {
-	return errors.Join(
-		removeIfThere(filepath.Join(home, RuntimeFileName)),
-		removeIfThere(filepath.Join(home, AgentRuntimeFileName)),
-	)
+	entries, err := os.ReadDir(home)
+	if err != nil {
+		return err
+	}
+	var failed error
+	for _, e := range entries {
+		for _, name := range []string{RuntimeFileName, AgentRuntimeFileName} {
+			if e.Name() == name || strings.HasPrefix(e.Name(), name+temporarySuffix) {
+				failed = errors.Join(failed, removeIfThere(filepath.Join(home, e.Name())))
+			}
+		}
+	}
+	return failed
 }
 
 // ReadRuntimeFile reads <home>/runtime.json and checks what every reader must:
@@ -153,7 +168,7 @@ func writeRuntimeFile(path string, f RuntimeFile) (err error) {
 		return fmt.Errorf("encode %s: %w", path, err)
 	}
 	// CreateTemp makes the file with mode 0600, so it is never readable by others.
-	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".tmp*")
+	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+temporarySuffix+"*")
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -94,6 +95,31 @@ func TestRuntimeFilesOfASuccessorStay(t *testing.T) {
 	}
 	if _, err := ReadRuntimeFile(home); !fault.Is(err, fault.CoreRuntimeUnavailable) {
 		t.Errorf("after removing stale files: %v", err)
+	}
+}
+
+func TestWhatAKilledWriterLeftOfARuntimeFileIsRemoved(t *testing.T) {
+	home := t.TempDir()
+	left := []string{RuntimeFileName, RuntimeFileName + ".tmp123", AgentRuntimeFileName, AgentRuntimeFileName + ".tmp9"}
+	kept := []string{"core.db", "my-" + RuntimeFileName, RuntimeFileName + ".bak"}
+	for _, name := range slices.Concat(left, kept) {
+		if err := os.WriteFile(filepath.Join(home, name), []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := RemoveStaleRuntimeFiles(home); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var there []string
+	for _, e := range entries {
+		there = append(there, e.Name())
+	}
+	if slices.Sort(kept); !slices.Equal(there, kept) {
+		t.Errorf("left are %v, want %v", there, kept)
 	}
 }
 

@@ -3,6 +3,7 @@ package settings
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -243,4 +244,34 @@ func FuzzMerge(f *testing.F) {
 			t.Fatalf("%s and %s gave %s: %v", base, patch, encoded, err)
 		}
 	})
+}
+
+func TestWhatAKilledWriterLeftIsRemovedWhereTheFileReallyIs(t *testing.T) {
+	elsewhere := t.TempDir()
+	real := filepath.Join(elsewhere, "real.json")
+	path := filepath.Join(t.TempDir(), "settings.json")
+	keep := filepath.Join(elsewhere, ".settings-mine")
+	left := filepath.Join(elsewhere, ".settings-123.tmp")
+	for _, name := range []string{real, keep, left} {
+		if err := os.WriteFile(name, []byte("{}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(real, path); err != nil {
+		t.Skipf("no symbolic links here: %v", err)
+	}
+	if err := New(path).RemoveLeftovers(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(left); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s: %v; it should be gone", left, err)
+	}
+	for _, name := range []string{real, keep, path} {
+		if _, err := os.Lstat(name); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := New(filepath.Join(elsewhere, "missing.json")).RemoveLeftovers(); err != nil {
+		t.Errorf("without a file: %v", err)
+	}
 }

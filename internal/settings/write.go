@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/pedelec/pedelec-core/internal/fault"
 )
@@ -16,15 +17,12 @@ func (f *File) write(data []byte) (err error) {
 	if len(data) > MaxFileBytes {
 		return fmt.Errorf("the settings would have %d bytes; %d are allowed", len(data), MaxFileBytes)
 	}
-	target, err := filepath.EvalSymlinks(f.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		target, err = f.path, nil
-	}
+	target, err := f.target()
 	if err != nil {
 		return err
 	}
 	dir := filepath.Dir(target)
-	temp, err := os.CreateTemp(dir, ".settings-*.tmp") // mode 0600
+	temp, err := os.CreateTemp(dir, temporaryPrefix+"*"+temporarySuffix) // mode 0600
 	if err != nil {
 		return err
 	}
@@ -46,6 +44,43 @@ func (f *File) write(data []byte) (err error) {
 		return err
 	}
 	return syncDir(dir)
+}
+
+// A new content is written to a file of this name first, with random digits
+// between.
+const (
+	temporaryPrefix = ".settings-"
+	temporarySuffix = ".tmp"
+)
+
+// RemoveLeftovers removes what writers that were killed have left beside the file:
+// API keys are in there. It must not run while somebody else may write.
+func (f *File) RemoveLeftovers() error {
+	target, err := f.target()
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(target)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	var failed error
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), temporaryPrefix) && strings.HasSuffix(e.Name(), temporarySuffix) && e.Type().IsRegular() {
+			failed = errors.Join(failed, os.Remove(filepath.Join(dir, e.Name())))
+		}
+	}
+	return failed
+}
+
+// target is the file that is written: where the path leads, if it is a link.
+func (f *File) target() (string, error) {
+	target, err := filepath.EvalSymlinks(f.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return f.path, nil
+	}
+	return target, err
 }
 
 func fill(file *os.File, data []byte) error {
