@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -96,6 +97,21 @@ func (r *crash) last() {
 		r.Errorf("a turn behind the last round: %v", err)
 	}
 	r.leaveCleanly(d)
+	r.nothingHalfWritten()
+}
+
+// nothingHalfWritten checks that the home folder holds no file that a daemon was
+// writing when it was killed.
+func (r *crash) nothingHalfWritten() {
+	entries, err := os.ReadDir(r.home)
+	if err != nil {
+		r.Fatal(err)
+	}
+	for _, e := range entries {
+		if name := e.Name(); strings.Contains(name, ".tmp") || strings.HasSuffix(name, ".new") || strings.HasSuffix(name, ".compact") {
+			r.Errorf("%s was left half written", name)
+		}
+	}
 }
 
 // allCompleted checks that no operation of any thread is without its end.
