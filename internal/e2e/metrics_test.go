@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // readMetrics returns the daemon's metrics by name, summed over labels. It asks
@@ -42,7 +43,10 @@ func readMetrics(d *daemon) (map[string]float64, error) {
 // awaitMetrics waits until metrics have these values.
 func awaitMetrics(d *daemon, want map[string]float64) error {
 	var now map[string]float64
+	apart := time.NewTicker(20 * time.Millisecond) // a scrape costs the daemon more than what waitFor is for
+	defer apart.Stop()
 	err := waitFor(patience, fmt.Sprint("metrics to become ", want), func() (bool, error) {
+		<-apart.C
 		var err error
 		if now, err = readMetrics(d); err != nil {
 			return false, err

@@ -45,11 +45,7 @@ func (b *busyThread) turn(text string) error {
 	if err := b.asking.call("send_text", object{"threadId": b.id, "operationId": op, "message": text}, nil); err != nil {
 		return err
 	}
-	begun := false
-	events, err := b.asking.until(patience, func(e event) bool {
-		begun = begun || e.OperationID == op
-		return begun && e.Type == "status_changed" && e.Status == "idle"
-	})
+	events, err := b.asking.until(patience, func(e event) bool { return e.Type == "operation_completed" && e.OperationID == op })
 	for _, e := range events {
 		if err := b.told(e); err != nil {
 			return err
