@@ -32,6 +32,8 @@ func help(args []string) int {
 		return sinkServer(args[1])
 	case "confined":
 		return confined(args[1:])
+	case "note-term":
+		return noteTerm(args[1:])
 	case "overhear":
 		return overhear(args[1:])
 	}
