@@ -6,11 +6,14 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rs/zerolog"
 
 	"github.com/pedelec/pedelec-core/internal/fault"
 )
@@ -118,12 +121,30 @@ func TestAChildSeesTheAllowedEnvironmentOnly(t *testing.T) {
 	}
 }
 
-func TestCyclesLeaveNothing(t *testing.T) {
+// TestAThousandCyclesLeaveNothing runs small programs, half of which end by
+// themselves.
+func TestAThousandCyclesLeaveNothing(t *testing.T) {
+	cycles := 1000
+	if testing.Short() {
+		cycles = 100
+	}
+	var programs [2]string
+	for i, name := range []string{"true", "cat"} {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			t.Skip(err)
+		}
+		programs[i] = path
+	}
 	f := newFixture(t)
+	f.Log = zerolog.Nop()
 	f.child(t, "exit:0").Stop(nil) // what is made once is made
 	fds, goroutines := openFiles(t), runtime.NumGoroutine()
-	for i := range 200 {
-		p := f.child(t, []string{"exit:0", "echo"}[i%2])
+	for i := range cycles {
+		p, err := f.Start(t.Context(), Spec{Path: programs[i%2]})
+		if err != nil {
+			t.Fatal(err)
+		}
 		if i%2 == 1 {
 			p.Stop(nil)
 		}
