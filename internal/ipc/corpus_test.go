@@ -188,3 +188,27 @@ func lineDiff(want, got string) string {
 	}
 	return ""
 }
+
+// corpusLines returns all lines that the wire corpus sends.
+func corpusLines(t testing.TB) (lines [][]byte) {
+	t.Helper()
+	paths, err := filepath.Glob("testdata/wire/*.txtar")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("%q, %v", paths, err)
+	}
+	for _, path := range paths {
+		archive, err := txtar.ParseFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range archive.Files {
+			if file.Name != "in" {
+				continue
+			}
+			for line := range bytes.Lines(file.Data) {
+				lines = append(lines, bytes.TrimSuffix(line, []byte{'\n'}))
+			}
+		}
+	}
+	return lines
+}

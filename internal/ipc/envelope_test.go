@@ -77,6 +77,9 @@ func FuzzRequestLine(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
+	for _, line := range corpusLines(f) {
+		f.Add(line)
+	}
 	s := bareServer(f)
 	f.Fuzz(func(t *testing.T, line []byte) {
 		c := &call{server: s, subs: newSubscriptions(nil), to: &conn{}}

@@ -1,7 +1,11 @@
 package acp
 
 import (
+	"bytes"
 	"context"
+	"os"
+	"path/filepath"
+	"regexp"
 	"testing"
 
 	"github.com/rs/zerolog"
@@ -35,8 +39,31 @@ func prompted(t *testing.T, sink thread.Sink) *Runtime {
 	return r
 }
 
+// recorded returns the lines that a real agent wrote, as if they were about the session
+// of prompted.
+func recorded(f *testing.F) (lines [][]byte) {
+	paths, err := filepath.Glob("testdata/opencode-*.jsonl")
+	if err != nil || len(paths) == 0 {
+		f.Fatalf("%q, %v", paths, err)
+	}
+	sessions := regexp.MustCompile(`"sessionId":"[^"]*"`)
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for line := range bytes.Lines(sessions.ReplaceAll(text, []byte(`"sessionId":"s"`))) {
+			lines = append(lines, bytes.TrimSpace(line))
+		}
+	}
+	return lines
+}
+
 // FuzzFeed feeds a line of an agent, twice, to a turn: however it ends, it ends once.
 func FuzzFeed(f *testing.F) {
+	for _, line := range recorded(f) {
+		f.Add(line)
+	}
 	for _, line := range []string{
 		`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":"a"}}}}`,
 		`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"tool_call","toolCallId":"c","title":"pedelec_paint","status":"pending","rawInput":{"a":1}}}}`,

@@ -1,10 +1,14 @@
 package claude
 
 import (
+	"bytes"
 	"context"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/rs/zerolog"
 
 	"github.com/pedelec/pedelec-core/internal/fault"
@@ -39,7 +43,34 @@ func running(tb testing.TB, sink thread.Sink) *Runtime {
 	return r
 }
 
+// recorded returns the lines of recorded conversations that the agent wrote.
+func recorded(f *testing.F) (lines [][]byte) {
+	paths, err := filepath.Glob("testdata/*.jsonl")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for line := range bytes.Lines(text) {
+			var r struct {
+				Dir string         `json:"dir"`
+				Msg jsontext.Value `json:"msg"`
+			}
+			if err := json.Unmarshal(line, &r); err == nil && r.Dir == "out" {
+				lines = append(lines, r.Msg)
+			}
+		}
+	}
+	return lines
+}
+
 func FuzzFeed(f *testing.F) {
+	for _, line := range recorded(f) {
+		f.Add(line)
+	}
 	for _, line := range []string{
 		`{"type":"stream_event","event":{"type":"content_block_delta","delta":{"type":"text_delta","text":"x"}},"parent_tool_use_id":null}`,
 		`{"type":"stream_event","event":{"type":"message_start","message":{"id":"a"}}}`, `{"type":"stream_event","event":{"type":"message_stop"}}`,

@@ -1,11 +1,17 @@
 package codex
 
 import (
+	"bytes"
 	"context"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/rs/zerolog"
 
 	"github.com/pedelec/pedelec-core/internal/fault"
@@ -64,7 +70,38 @@ func TestAConversationThatIsResumedAfterItsThreadHasLeftIsLetGo(t *testing.T) {
 	})
 }
 
+// recorded returns the lines of recorded conversations that the agent wrote, as if they
+// were about the session and the turn of running.
+func recorded(f *testing.F) (lines [][]byte) {
+	paths, err := filepath.Glob("testdata/*.jsonl")
+	if err != nil {
+		f.Fatal(err)
+	}
+	threads, turns := regexp.MustCompile(`"threadId":"[^"]*"`), regexp.MustCompile(`("turnId":|"turn":\{"id":)"[^"]*"`)
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for line := range bytes.Lines(text) {
+			var r struct {
+				Dir string         `json:"dir"`
+				Msg jsontext.Value `json:"msg"`
+			}
+			if err := json.Unmarshal(line, &r); err != nil || r.Dir != "out" {
+				continue // ours, or a list of another kind
+			}
+			msg := threads.ReplaceAll(r.Msg, []byte(`"threadId":"thread"`))
+			lines = append(lines, turns.ReplaceAll(msg, []byte(`$1"turn"`)))
+		}
+	}
+	return lines
+}
+
 func FuzzFeed(f *testing.F) {
+	for _, line := range recorded(f) {
+		f.Add(line)
+	}
 	for _, line := range []string{
 		`{"method":"item/agentMessage/delta","params":{"threadId":"thread","turnId":"turn","itemId":"i","delta":"x"}}`,
 		`{"method":"item/completed","params":{"threadId":"thread","turnId":"turn","item":{"type":"agentMessage","id":"i","text":"x"}}}`,
