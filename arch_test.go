@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -56,6 +57,7 @@ var mayImport = map[string][]string{
 	"internal/fault":      {},
 	"internal/webdemo":    {"internal/loopback", "client/js"},
 	"internal/fuzzall":    {}, // the program behind make fuzz
+	"internal/leak":       {}, // for the TestMain of the others
 	"client/js":           {}, // the JavaScript module; Go only embeds it
 }
 
@@ -235,7 +237,7 @@ func TestGoroutinesAreWatchedForLeaks(t *testing.T) {
 			place = cmp.Or(place, startOfGoroutine(t, filepath.Join(p.Dir, file)))
 		}
 		if place != "" && !slices.ContainsFunc(tests, func(file string) bool { return looksForLeaks(t, filepath.Join(p.Dir, file)) }) {
-			t.Errorf("%s starts a goroutine (%s), and no TestMain of it uses goleak", p.name(), place)
+			t.Errorf("%s starts a goroutine (%s), and no TestMain of it looks for leaks", p.name(), place)
 		}
 	}
 }
@@ -273,7 +275,51 @@ func looksForLeaks(t *testing.T, path string) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return bytes.Contains(text, []byte("\nfunc TestMain(")) && bytes.Contains(text, []byte("goleak."))
+	return bytes.Contains(text, []byte("\nfunc TestMain(")) && bytes.Contains(text, []byte("leak."))
+}
+
+// testingDoc has the table of what is fuzzed.
+const testingDoc = "docs/TESTING.md"
+
+// TestEveryFuzzTestStandsInTheTable compares the table of fuzz tests with the code.
+func TestEveryFuzzTestStandsInTheTable(t *testing.T) {
+	text, err := os.ReadFile(testingDoc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]bool{}
+	for _, m := range regexp.MustCompile("`([a-z/]+)` `(Fuzz[A-Za-z]+)`").FindAllSubmatch(text, -1) {
+		told[string(m[1])+" "+string(m[2])] = true
+	}
+	for _, p := range list(t, "linux") {
+		folder := strings.TrimPrefix(strings.TrimSuffix(p.name(), "/pedelec-core"), "internal/")
+		for _, file := range slices.Concat(p.TestGoFiles, p.XTestGoFiles) {
+			for _, name := range fuzzTests(t, filepath.Join(p.Dir, file)) {
+				if entry := folder + " " + name; told[entry] {
+					delete(told, entry)
+				} else {
+					t.Errorf("%s of %s is not in the table of %s", name, folder, testingDoc)
+				}
+			}
+		}
+	}
+	for entry := range told {
+		t.Errorf("%s tells of %s, which there is not", testingDoc, entry)
+	}
+}
+
+func fuzzTests(t *testing.T, path string) (names []string) {
+	t.Helper()
+	tree, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range tree.Decls {
+		if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Fuzz") {
+			names = append(names, f.Name.Name)
+		}
+	}
+	return names
 }
 
 func TestNoFileIsTooLong(t *testing.T) {

@@ -442,6 +442,7 @@ func (d *demo) cleanUp(failure error) error {
 		}
 		if agent, err := os.FindProcess(pid); err == nil {
 			_ = agent.Kill() // the daemon that would have ended it is gone
+			_ = agent.Release()
 		}
 	}
 	return d.stage.cleanUp(failure)

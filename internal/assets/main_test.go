@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"go.uber.org/goleak"
 
 	"github.com/pedelec/pedelec-core/internal/fault"
+	"github.com/pedelec/pedelec-core/internal/leak"
 	"github.com/pedelec/pedelec-core/internal/loopback"
 	"github.com/pedelec/pedelec-core/internal/thread"
 )
@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(childParts[part]())
 	}
-	goleak.VerifyTestMain(m)
+	leak.VerifyTestMain(m)
 }
 
 // anyone is a caller without an origin.

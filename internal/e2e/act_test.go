@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -142,7 +143,7 @@ func killProcess(pid int) error {
 	if err != nil {
 		return err
 	}
-	return p.Kill()
+	return errors.Join(p.Kill(), p.Release())
 }
 
 // waitAgents waits until so many processes of the daemon live.

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/pedelec/pedelec-core/internal/leak"
 )
 
 // patience bounds every wait for something that must happen.
@@ -15,5 +15,5 @@ func TestMain(m *testing.M) {
 	if addr := os.Getenv(dialEnv); addr != "" {
 		os.Exit(beForeignClient(addr))
 	}
-	goleak.VerifyTestMain(m)
+	leak.VerifyTestMain(m)
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/rs/zerolog"
-	"go.uber.org/goleak"
 
+	"github.com/pedelec/pedelec-core/internal/leak"
 	"github.com/pedelec/pedelec-core/internal/provider/scripted"
 	"github.com/pedelec/pedelec-core/internal/thread"
 	"github.com/pedelec/pedelec-core/internal/tool"
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(agentEnv) != "" {
 		os.Exit(scripted.Run(context.Background(), os.Stdin, os.Stdout, os.Stderr, os.Args[1:], os.Environ()))
 	}
-	goleak.VerifyTestMain(m)
+	leak.VerifyTestMain(m)
 }
 
 // dotted has a name that models may not write.

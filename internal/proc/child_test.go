@@ -15,8 +15,9 @@ import (
 	"syscall"
 	"testing"
 
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/pedelec/pedelec-core/internal/leak"
 )
 
 // The test binary is also the child that the tests start: a real process with
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 	if knobs := os.Getenv(childEnv); knobs != "" {
 		os.Exit(beChild(strings.Split(knobs, ",")))
 	}
-	goleak.VerifyTestMain(m)
+	leak.VerifyTestMain(m)
 }
 
 // beChild does what the knobs say and returns the exit status.

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 
 	"github.com/pedelec/pedelec-core/internal/fault"
+	"github.com/pedelec/pedelec-core/internal/leak"
 	"github.com/pedelec/pedelec-core/internal/thread"
 )
 
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(childParts[part]())
 	}
-	goleak.VerifyTestMain(m)
+	leak.VerifyTestMain(m)
 }
 
 // testTime is when everything in these tests happens.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"go.uber.org/goleak"
 
+	"github.com/pedelec/pedelec-core/internal/leak"
 	"github.com/pedelec/pedelec-core/internal/provider/conformance"
 )
 
@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 	if text := os.Getenv(knobsEnv); text != "" {
 		os.Exit(runFake(text, os.Args[1:]))
 	}
-	goleak.VerifyTestMain(m)
+	leak.VerifyTestMain(m)
 }
 
 func runFake(text string, args []string) int {

@@ -2,6 +2,7 @@ package acp
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -65,7 +66,7 @@ func TestAKillBetweenTurnsIsInvisibleToTheNext(t *testing.T) {
 	pid := r.pids()[0]
 	p, err := os.FindProcess(pid)
 	if err == nil {
-		err = p.Kill()
+		err = errors.Join(p.Kill(), p.Release())
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -4,16 +4,15 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/pedelec/pedelec-core/internal/fault"
+	"github.com/pedelec/pedelec-core/internal/leak"
 	"github.com/pedelec/pedelec-core/internal/provider"
 	"github.com/pedelec/pedelec-core/internal/provider/conformance"
 )
 
 func TestMain(m *testing.M) {
 	conformance.RunFake()
-	goleak.VerifyTestMain(m)
+	leak.VerifyTestMain(m)
 }
 
 // quick is the agent with durations that suit a test.

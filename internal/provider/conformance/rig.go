@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -158,7 +159,7 @@ func (r *Rig) Kill(pid int) {
 	r.Helper()
 	p, err := os.FindProcess(pid)
 	if err == nil {
-		err = p.Kill()
+		err = errors.Join(p.Kill(), p.Release())
 	}
 	if err != nil {
 		r.Fatal(err)

@@ -12,12 +12,12 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
-	"go.uber.org/goleak"
 
 	"github.com/pedelec/pedelec-core/internal/fault"
+	"github.com/pedelec/pedelec-core/internal/leak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.VerifyTestMain(m) }
 
 // peer records what is written and what is handed to the handler.
 type peer struct {

@@ -17,7 +17,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"go.uber.org/goleak"
+
+	"github.com/pedelec/pedelec-core/internal/leak"
 )
 
 // childEnv makes the test binary the agent itself.
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" || os.Getenv(roleEnv) != "" {
 		os.Exit(Run(context.Background(), os.Stdin, os.Stdout, os.Stderr, nil, os.Environ()))
 	}
-	goleak.VerifyTestMain(m)
+	leak.VerifyTestMain(m)
 }
 
 // patience is how long a test waits for what must come; never reached when all
