@@ -32,12 +32,14 @@ func FuzzParseDurations(f *testing.F) {
 
 // FuzzSeekLastLines compares with splitting the whole file.
 func FuzzSeekLastLines(f *testing.F) {
-	f.Add([]byte("a\nb\nc\n"), uint8(2))
-	f.Add([]byte("no end"), uint8(1))
-	f.Add([]byte("\n\n\n"), uint8(2))
-	f.Add(bytes.Repeat([]byte("0123456789abcde\n"), tailBlock/16+3), uint8(200))
+	f.Add([]byte("a\nb\nc\n"), uint16(1), uint8(2))
+	f.Add([]byte("no end"), uint16(1), uint8(1))
+	f.Add([]byte("\n\n\n"), uint16(1), uint8(2))
+	f.Add([]byte("0123456789abcde\n"), uint16(tailBlock/16+3), uint8(200))
+	f.Add([]byte("x"), uint16(tailBlock-1), uint8(1))
 	path := filepath.Join(f.TempDir(), "log")
-	f.Fuzz(func(t *testing.T, content []byte, n uint8) {
+	f.Fuzz(func(t *testing.T, part []byte, times uint16, n uint8) {
+		content := bytes.Repeat(part, min(int(times), 2*tailBlock/max(1, len(part))))
 		if err := os.WriteFile(path, content, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,6 @@
-// Command fuzzall runs every fuzz test of this module for a while each, as many side
-// by side as the machine has processors, and stops at the first that fails. It is
-// what `make fuzz` runs, from the module's root folder.
+// Command fuzzall runs every fuzz test of this module for a while each, several side
+// by side, and stops at the first that fails. It is what `make fuzz` runs, from the
+// module's root folder.
 //
 // It owns nothing but a temporary folder with the test binaries. What the engine
 // finds goes where `go test -fuzz` puts it: inputs that fail into the package's

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,6 +22,11 @@ import (
 
 // stopLimit is how long an engine that was interrupted may take to end its worker.
 const stopLimit = 10 * time.Second
+
+// sidePerCPU is how many tests run side by side for each processor. The engine and its
+// worker take turns, and a test shares its time with others then, but each gets
+// FUZZTIME, and people wait for the sum.
+const sidePerCPU = 2
 
 func main() {
 	fuzzTime := flag.String("fuzztime", "30s", "`TIME` for each test, or a number of inputs such as 2000x")
@@ -54,17 +60,16 @@ func run(ctx context.Context, fuzzTime, only string) error {
 	defer os.RemoveAll(temp)
 	r := &runner{fuzzTime: fuzzTime, temp: temp, cache: filepath.Join(strings.TrimSpace(string(cache)), "fuzz"), built: map[string]func() (string, error){}}
 	side, ctx := errgroup.WithContext(ctx)
-	side.SetLimit(runtime.NumCPU())
+	side.SetLimit(sidePerCPU * runtime.NumCPU())
+	targets = slices.DeleteFunc(targets, func(t target) bool { return !pattern.MatchString(t.dir + "/" + t.name) })
+	r.all = len(targets)
 	for _, t := range targets {
-		if pattern.MatchString(t.dir + "/" + t.name) {
-			r.count++
-			side.Go(func() error { return r.fuzz(ctx, t) })
-		}
+		side.Go(func() error { return r.fuzz(ctx, t) })
 	}
 	if err := side.Wait(); err != nil {
 		return err
 	}
-	fmt.Printf("%d fuzz tests ran for %s each; none failed.\n", r.count, fuzzTime)
+	fmt.Printf("%d fuzz tests ran for %s each; none failed.\n", r.all, fuzzTime)
 	return nil
 }
 
@@ -73,9 +78,10 @@ type runner struct {
 	fuzzTime string
 	temp     string // folder for test binaries
 	cache    string // folder for interesting inputs, as `go test` has it
-	count    int
+	all      int    // tests to run
 
 	mu    sync.Mutex
+	done  int                               // tests that ran
 	built map[string]func() (string, error) // by folder
 }
 
@@ -128,7 +134,10 @@ func (r *runner) fuzz(ctx context.Context, t target) error {
 		note = " (Go's engine reported the end of the time as an error; no input failed)"
 	case passed:
 	}
-	fmt.Printf("%-28s %-26s %5.1fs  %s%s\n", t.name, t.dir, time.Since(began).Seconds(), summary(output.Bytes()), note)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.done++
+	fmt.Printf("%2d/%d %s in %s: %s in %.1fs%s\n", r.done, r.all, t.name, t.dir, summary(output.Bytes()), time.Since(began).Seconds(), note)
 	return nil
 }
 
