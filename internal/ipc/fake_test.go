@@ -404,6 +404,7 @@ type memorySettings struct {
 	backups      []string
 	allowed      []string
 	pickHold     chan struct{} // Pick waits until it is closed; nil = it does not
+	picking      chan struct{} // gets a value when Pick waits
 }
 
 func (m *memorySettings) DefaultProvider() (string, error) { return m.standard, m.settingsErr }
@@ -426,6 +427,9 @@ func (m *memorySettings) allow(origins ...string) {
 func (m *memorySettings) RequireToken() bool { return m.requireToken }
 func (m *memorySettings) Pick(ctx context.Context) (string, error) {
 	if m.pickHold != nil {
+		if m.picking != nil {
+			m.picking <- struct{}{}
+		}
 		select {
 		case <-m.pickHold:
 		case <-ctx.Done():

@@ -114,11 +114,10 @@ func TestAForcedShutdownAnswersWhatItGivesUp(t *testing.T) {
 func TestAShutdownLetsGoOfTheFolderPicker(t *testing.T) {
 	r := newRig(t)
 	r.settings.pickHold = make(chan struct{}) // for ever
+	r.settings.picking = make(chan struct{}, 1)
 	p := r.dial(t)
 	p.send(`{"requestId":"pick","type":"pick_workspace_folder","callerOrigin":"https://a.example"}`)
-	for r.connOf(p) == nil {
-		runtime.Gosched()
-	}
+	<-r.settings.picking
 	done := r.shutDown()
 	hasAll(t, p.line(), `"requestId":"pick"`, `"CORE_RUNTIME_UNAVAILABLE"`)
 	if err := <-done; err != nil {
