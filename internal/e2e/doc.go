@@ -10,7 +10,8 @@
 //
 // It never links the daemon's own transport or client: what a test reads is what
 // was on the wire. The packages that it does import are vocabulary (failpoint
-// names) and, for benchmarks, the store, to prepare large databases.
+// names, statuses) and the store, to prepare large databases for benchmarks and to
+// look into one that a daemon has left.
 //
 // Concurrency: tests run in parallel; each has its own home, daemon and ports.
 // A connection is used by one goroutine, and its reader belongs to it.

@@ -19,6 +19,9 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/gorilla/websocket"
+
+	"github.com/pedelec/pedelec-core/internal/store"
+	"github.com/pedelec/pedelec-core/internal/thread"
 )
 
 // asker is a connection on which requests are open when the daemon is told to
@@ -92,6 +95,7 @@ type busyDaemon struct {
 	t       *testing.T
 	askers  []*asker
 	running []*leavingThread
+	resting []string       // threads on temporary workspaces that nobody has asked for since they were made
 	picker  int            // process of the folder picker
 	upload  net.Conn       // half of an upload
 	taking  *http.Response // a download that nobody reads
@@ -106,10 +110,11 @@ type leavingThread struct {
 
 // Shape of the load.
 const (
-	busyThreads   = 24 // with a turn each
-	pipelined     = 40 // requests that are sent right before the signal, on each of two connections
-	longLine      = 100 // large requests that wait behind one
-	downloadBytes = 32 << 20
+	busyThreads    = 24 // with a turn each
+	restingThreads = 40
+	pipelined      = 40  // requests that are sent right before the signal, on each of two connections
+	longLine       = 100 // large requests that wait behind one
+	downloadBytes  = 32 << 20
 )
 
 // newBusyDaemon starts a daemon and puts the load on it.
@@ -123,6 +128,11 @@ func newBusyDaemon(t *testing.T, flags ...string) *busyDaemon {
 		t.Fatal(err)
 	}
 	b := &busyDaemon{daemon: d, t: t}
+	maker := d.dial()
+	for range restingThreads {
+		b.resting = append(b.resting, newThread(t, maker))
+	}
+	maker.Close()
 	b.turns()
 	b.transfers()
 	b.waits()
@@ -247,7 +257,7 @@ func (b *busyDaemon) waits() {
 	tools := b.tcp("tool caller")
 	tools.ask(t, "tool_call", object{"threadId": b.running[2].id, "toolName": "ask", "args": object{}}, envelope{})
 	tools.ask(t, "thread_snapshot", object{"threadId": b.running[3].id}, envelope{}) // behind the one that waits
-	behind := b.tcp("long line") // more than the daemon reads ahead
+	behind := b.tcp("long line")                                                     // more than the daemon reads ahead
 	behind.ask(t, "tool_call", object{"threadId": b.running[2].id, "toolName": "ask", "args": object{}}, envelope{})
 	for range longLine {
 		behind.ask(t, "thread_snapshot", object{"threadId": b.running[3].id, "padding": strings.Repeat("x", 20_000)}, envelope{})
@@ -373,6 +383,7 @@ func (b *busyDaemon) leaves(tell func()) {
 		t.Errorf("the folder picker, process %d, is left", b.picker)
 	}
 	nothingLeft(t, b.home)
+	b.wantResting()
 	b.wantCleanStart()
 }
 
@@ -396,6 +407,20 @@ func (th *leavingThread) wantEnds(t *testing.T, i int, events []event) {
 	if wantEnded := th.managed || i == 7; ended != wantEnded {
 		t.Errorf("thread %d, managed %v, ended %v; heard %s", i, th.managed, ended, kinds(events))
 	}
+}
+
+// wantResting looks into the database for the threads that nobody had asked for: they
+// have ended with the daemon, too.
+func (b *busyDaemon) wantResting() {
+	b.t.Helper()
+	s := store.New(filepath.Join(b.home, "core.db"))
+	b.must(s.Open())
+	for _, id := range b.resting {
+		if loaded, err := s.Load(id); err != nil || loaded.Record.Status != thread.Ended {
+			b.t.Errorf("a thread that rested is %v, %v", loaded.Record.Status, err)
+		}
+	}
+	b.must(s.Close())
 }
 
 // wantCleanStart starts the next daemon, which has nothing to clear and nothing to

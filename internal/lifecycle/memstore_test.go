@@ -160,11 +160,19 @@ func (m *memStore) List(q thread.ListQuery) (thread.Page, error) {
 }
 
 func (m *memStore) Unsettled(after string, limit int) ([]string, error) {
+	return m.that(after, limit, func(r *thread.Record) bool { return r.NeedsSettling(m.self) })
+}
+
+func (m *memStore) EndWithDaemon(after string, limit int) ([]string, error) {
+	return m.that(after, limit, (*thread.Record).EndsWithDaemon)
+}
+
+func (m *memStore) that(after string, limit int, match func(*thread.Record) bool) ([]string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var ids []string
 	for id, t := range m.threads {
-		if id > after && t.loaded.Record.NeedsSettling(m.self) {
+		if id > after && match(&t.loaded.Record) {
 			ids = append(ids, id)
 		}
 	}
@@ -206,4 +214,10 @@ func (m *memStore) operation(id, op string) thread.Operation {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.threads[id].ops[op]
+}
+
+func (m *memStore) loadCount() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.loads
 }

@@ -31,6 +31,9 @@ type Store interface {
 	// Unsettled returns ids of threads that an earlier daemon left in need of
 	// settling, ordered, after a given one.
 	Unsettled(after string, limit int) ([]string, error)
+	// EndWithDaemon returns ids of threads that are not ended and cannot outlive
+	// this daemon, ordered, after a given one.
+	EndWithDaemon(after string, limit int) ([]string, error)
 	// Delete removes a thread and all that is stored of it.
 	Delete(threadID string) error
 	// UsedBytes tells how large the store is.

@@ -78,37 +78,6 @@ func (s *Service) panicked(p any, where string) {
 	s.cfg.Log.Error().Interface("panic", p).Str("where", where).Bytes("stack", debug.Stack()).Msg("a panic was recovered")
 }
 
-// Drain refuses new commands, ends the operations that run and the threads that
-// cannot outlive this daemon, and gives subscribers a moment to get all of it.
-// It is the first half of a clean shutdown; requests that wait are answered.
-func (s *Service) Drain(ctx context.Context) {
-	s.closing.Store(true)
-	actors := s.registry.all()
-	for _, a := range actors {
-		s.cfg.Transfers.Abort(a.id)
-		a.mail.put(thread.Shutdown{})
-	}
-	deadline := time.Now().Add(s.cfg.Durations.Farewell)
-	for _, a := range actors {
-		s.farewell(ctx, a, time.Until(deadline))
-	}
-}
-
-// farewell waits until the actor has handled its Shutdown, and then for its
-// subscribers. A resume without a caller comes back at once and has no effect.
-func (s *Service) farewell(ctx context.Context, a *actor, wait time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, max(wait, 0))
-	defer cancel()
-	if _, err := a.ask(ctx, func(id thread.CallerID) thread.Input { return thread.Cancel{Caller: id, OperationID: noOperation} }); err != nil {
-		return
-	}
-	a.ring.awaitWritten(a.ring.latest(), max(wait, 0))
-}
-
-// noOperation is an id that no operation has: a cancel of it is answered false
-// once everything before it was handled.
-const noOperation = " "
-
 // Close stops everything and waits for it, or for ctx.
 func (s *Service) Close(ctx context.Context) error {
 	s.closing.Store(true)

@@ -29,6 +29,9 @@ func TestThreadsThatNeedSettlingAreNamedInOrder(t *testing.T) {
 	ids, err := s.Unsettled("", 10)
 	must(t, err)
 	wantEqual(t, len(ids), 0) // its own are never
+	ids, err = s.EndWithDaemon("", 10)
+	must(t, err)
+	wantEqual(t, ids, []string{"d-managed", "e-damaged", "g-bound"})
 	must(t, s.Close())
 	spoil(t, path, "e-damaged", []byte{valueVersion})
 
@@ -53,6 +56,9 @@ func TestThreadsThatNeedSettlingAreNamedInOrder(t *testing.T) {
 		})
 	}
 	wantCode(t, s.Healthy(), fault.StorageFailed)
+	ids, err = s.EndWithDaemon("d-managed", 10)
+	must(t, err)
+	wantEqual(t, ids, []string{"g-bound"}) // whoever made them
 
 	settled := modelCommit("b-running", 2, 0)
 	settled.Record.Instance = "now"

@@ -16,6 +16,12 @@ func (r *Record) endsOnSettling(self string) bool {
 	return r.Status == Stopping || r.AutoEnd || r.Workspace.Managed && r.Workspace.Instance != self
 }
 
+// EndsWithDaemon reports whether the thread is not ended and cannot outlive the daemon
+// that runs now, whichever made it.
+func (r *Record) EndsWithDaemon() bool {
+	return r.Status != Ended && (r.Status == Stopping || r.AutoEnd || r.Workspace.Managed)
+}
+
 // SettledStatus returns the status that the record has once it is settled.
 func (r *Record) SettledStatus(self string) Status {
 	switch {
@@ -76,7 +82,7 @@ func (st *stepper) shutdown() {
 	if st.Status == Ended {
 		return
 	}
-	ends := st.Status == Stopping || st.Workspace.Managed || st.AutoEnd
+	ends := st.EndsWithDaemon()
 	if st.Active != nil {
 		st.do(Effect{Kind: EffectAbort})
 		if st.turn.phase >= starting {
