@@ -31,10 +31,12 @@ const (
 // zero duration or limit stands for its default.
 type Config struct {
 	Threads      Threads
-	HTTPEndpoint func() string    // host:port of the HTTP listener; "" = it does not run
-	Now          func() time.Time // wall clock by which tickets expire; nil = time.Now
-	Log          zerolog.Logger
-	Registerer   prometheus.Registerer // nil = no metrics
+	HTTPEndpoint func() string // host:port of the HTTP listener; "" = it does not run
+	// Now is time.Now if it is nil. Tickets live by its monotonic reading, so that
+	// setting the system's clock neither ends nor prolongs them.
+	Now        func() time.Time
+	Log        zerolog.Logger
+	Registerer prometheus.Registerer // nil = no metrics
 
 	TicketLife      time.Duration // from the making of a ticket to its last use
 	IdleTimeout     time.Duration // for each read of a body and each write of an answer

@@ -83,7 +83,10 @@ type Config struct {
 
 	Durations Durations // zero = DefaultDurations
 	Retention Retention
-	Now       func() time.Time // wall clock; nil = time.Now
-	Log       zerolog.Logger
-	Metrics   prometheus.Registerer // nil = none
+	// Now is time.Now if it is nil. Like that, it tells the wall clock, for what is
+	// stored, and carries a monotonic reading, by which durations are measured, so
+	// that setting the system's clock neither ends nor prolongs anything.
+	Now     func() time.Time
+	Log     zerolog.Logger
+	Metrics prometheus.Registerer // nil = none
 }

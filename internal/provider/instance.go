@@ -38,7 +38,7 @@ type instance struct {
 	draining atomic.Bool
 	stopping atomic.Bool  // stop is closed
 	ready    atomic.Bool  // the handshake is done
-	used     atomic.Int64 // when its load changed last, in Unix nanoseconds
+	used     atomic.Int64 // when its load changed last, in nanoseconds since epoch
 	loss     *fault.Error
 }
 
@@ -252,9 +252,13 @@ func (i *instance) stderr() string {
 	return i.slot.m.cfg.Redactor.String(i.process.StderrTail(stderrTail))
 }
 
+// epoch is the moment from which used counts: setting the system's clock must not
+// make the instance that was used last look like the oldest.
+var epoch = time.Now()
+
 // changed wakes the supervisor, and who waits for an idle process.
 func (i *instance) changed() {
-	i.used.Store(time.Now().UnixNano())
+	i.used.Store(int64(time.Since(epoch)))
 	if i.slot.pool != nil {
 		i.slot.pool.stir()
 	}
