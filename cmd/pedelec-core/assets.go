@@ -237,7 +237,7 @@ func replaceFile(file string, write func(io.Writer) error) (err error) {
 	if err := write(tmp); err != nil {
 		return err
 	}
-	if err := tmp.Close(); err != nil {
+	if err := errors.Join(tmp.Sync(), tmp.Close()); err != nil {
 		return fmt.Errorf("the file cannot be stored: %w", err)
 	}
 	if err := os.Rename(tmp.Name(), file); err != nil {

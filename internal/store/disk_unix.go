@@ -27,13 +27,18 @@ func freeSpace(path string) (bytes int64, known bool) {
 	return int64(st.Bavail) * int64(st.Bsize), true
 }
 
-// syncDir makes a rename in a folder durable.
+// syncDir makes a rename in a folder durable. Some file systems do not offer it; they
+// say EINVAL or ENOTSUP.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.Sync(), d.Close())
+	defer d.Close()
+	if err := d.Sync(); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOTSUP) {
+		return err
+	}
+	return nil
 }
 
 // release closes a file that stays mapped: the mapping would keep its lock.
