@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -130,16 +128,7 @@ func (f *fullDisk) refused(code string, n int) {
 // get asks the daemon's HTTP listener.
 func (f *fullDisk) get(path string) (status int, text string) {
 	f.Helper()
-	res, err := transferClient.Get("http://" + f.d.info.HTTPEndpoint + path)
-	if err != nil {
-		f.Fatal(err)
-	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		f.Fatal(err)
-	}
-	return res.StatusCode, string(b)
+	return httpGet(f.T, f.d, path)
 }
 
 // troubleBytes is how much the daemon has printed of warnings and errors.
@@ -186,9 +175,8 @@ func (f *fullDisk) notReady() {
 	if status, text := f.get("/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(text, "STORAGE_FULL") {
 		f.Errorf("readyz on a full disk: %d %s", status, text)
 	}
-	out, err := exec.Command(binary, "doctor", "--home", f.home).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "STORAGE_FULL") {
-		f.Errorf("doctor on a full disk: %v\n%s", err, out)
+	if told := doctor(f.home); !strings.Contains(told, "STORAGE_FULL") {
+		f.Errorf("doctor on a full disk: %s", told)
 	}
 }
 
