@@ -108,7 +108,7 @@ func behindTheLostPage(t *testing.T, d *daemon) (lost int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := bytes.Count(printed, []byte("cannot be read; make a backup")); n != 1 {
+	if n := bytes.Count(printed, []byte("cannot be read; stop the daemon")); n != 1 {
 		t.Errorf("the log tells of it %d times", n)
 	}
 	return lost

@@ -21,6 +21,6 @@
 // when the file could not be read or written, OVERLOADED when too much waits,
 // THREAD_NOT_FOUND for an unknown thread. If bbolt reports a failed commit the
 // file is reopened and asked which of the two it was. A read that meets damage
-// fails alone, a scan leaves the damaged thread out, and Healthy tells from then
-// on.
+// fails alone, a scan leaves out the damaged thread, or page, and goes on behind it,
+// and Healthy tells from then on.
 package store

@@ -208,7 +208,7 @@ func (s *Store) damaged(op string, cause error) error {
 	err := error(fault.Wrap(fault.StorageFailed, op, cause, "A part of the database cannot be read."))
 	if s.sick.CompareAndSwap(nil, &err) {
 		s.Log.Error().Err(cause).Str("op", op).Str("path", s.path).
-			Msg("A part of the database cannot be read; make a backup, stop the daemon and look at the disk.")
+			Msg("A part of the database cannot be read; stop the daemon, look at the disk, and restore a backup for what is missing.")
 	}
 	return err
 }
