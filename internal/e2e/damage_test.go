@@ -47,9 +47,7 @@ func TestPageThatGetsLostWhileItServes(t *testing.T) {
 		t.Fatal(err)
 	}
 	lost := behindTheLostPage(t, d)
-	if code, err := d.stop(); err != nil || code != 0 {
-		t.Errorf("the daemon left with %d: %v", code, err)
-	}
+	d.kill()
 
 	d = start(t, home, "PEDELEC_DURATIONS=sweep-delay=50ms")
 	settled := regexp.MustCompile(`(?m)^pedelec_operations_total\{kind="user",outcome="THREAD_ENDED"\} (\d+)$`)
@@ -65,6 +63,9 @@ func TestPageThatGetsLostWhileItServes(t *testing.T) {
 		t.Error(err)
 	}
 	behindTheLostPage(t, d)
+	if code, err := d.stop(); err != nil || code != 0 {
+		t.Errorf("the daemon left with %d: %v", code, err)
+	}
 }
 
 // behindTheLostPage checks what a daemon does whose database lacks a page, and
