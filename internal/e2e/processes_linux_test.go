@@ -343,3 +343,64 @@ func held(t *testing.T, d *daemon) holdings {
 	}
 	return holdings{len(files), int(metrics["go_goroutines"]), len(zombies(d.info.PID))}
 }
+
+// floodLimit is what the daemon's memory may grow by while an agent floods it with
+// 400 MB, in bytes: a line's buffer as it grows, and what is not collected yet.
+const floodLimit = 128 << 20
+
+// TestAFloodOfAnAgentDoesNotFillTheMemory lets a turn go on through 10 MB on standard
+// error, lines that are too long by little and by much, and others that are none.
+func TestAFloodOfAnAgentDoesNotFillTheMemory(t *testing.T) {
+	t.Parallel()
+	d := start(t, newHome(t))
+	c := d.dial()
+	id := newThread(t, c)
+	if err := c.call("subscribe_thread", object{"threadId": id}, nil); err != nil {
+		t.Fatal(err)
+	}
+	run := func(op, text string) []event {
+		t.Helper()
+		if err := c.call("send_text", object{"threadId": id, "operationId": op, "message": text}, nil); err != nil {
+			t.Fatal(err)
+		}
+		events, err := c.until(patience, func(e event) bool { return e.Type == "operation_completed" })
+		if err != nil {
+			t.Fatalf("%v; so far %s", err, kinds(events))
+		}
+		if last := events[len(events)-1]; !last.Success {
+			t.Fatalf("the turn ended with %s", last.raw)
+		}
+		return events
+	}
+	run("calm", "echo calm")
+	before := peakMemory(t, d)
+	flood := "stderr 10000000 ; banner ; bigline 200000000 ; split" + strings.Repeat(" ; bigline 17825792", 10)
+	events := run("flood", flood)
+	if !slices.ContainsFunc(events, func(e event) bool { return e.Type == "assistant_message" && e.Text == "Grüße aus 東京 🚲" }) {
+		t.Errorf("the text between the lines is missing: %s", kinds(events))
+	}
+	grown := peakMemory(t, d) - before
+	t.Logf("the peak grew by %.1f MiB", float64(grown)/(1<<20))
+	if grown > floodLimit {
+		t.Errorf("the peak grew by %d bytes, want %d at most", grown, floodLimit)
+	}
+	run("calm again", "echo calm")
+	if pids, err := runtimePIDs(d.operator()); err != nil || len(pids) != 1 {
+		t.Errorf("agents %v, %v", pids, err)
+	}
+}
+
+// peakMemory returns the most resident memory that the daemon has had so far.
+func peakMemory(t *testing.T, d *daemon) int64 {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.info.PID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	kilobytes, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kilobytes << 10
+}
