@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/pedelec/pedelec-core/internal/fault"
+	"github.com/pedelec/pedelec-core/internal/provider"
+	"github.com/pedelec/pedelec-core/internal/thread"
 )
 
 // httpUnauthorized is the status of a model's server that wants other credentials.
@@ -18,12 +20,9 @@ func (r *Runtime) failed(l *line, assistantError string) *fault.Error {
 		words = r.link.Redactor.String(strings.Join(l.complaints(), "; "))
 	}
 	status, _ := strconv.Atoi(string(l.APIErrorStatus))
-	var e *fault.Error
+	e := faults.Failed("turn", "ended the turn with an error", words, nil)
 	if status == httpUnauthorized || assistantError == "authentication_failed" || word(l.APIErrorType) == "authentication_error" {
-		e = failure(fault.ProviderAuthRequired, "turn", name+" needs a login; run `"+loginCommand+"` in a terminal and try again.", nil).
-			With("loginCommand", loginCommand)
-	} else {
-		e = failure(fault.ProviderRequestFailed, "turn", name+" ended the turn with an error: "+sentence(words), nil)
+		e = faults.AuthRequired("turn", nil)
 	}
 	e = e.With("message", words).With("subtype", l.Subtype).With("retryable", status == 429 || status >= 500)
 	if status != 0 {
@@ -44,15 +43,8 @@ func unknownSession(l *line) bool {
 	return l.Subtype == "error_during_execution" && strings.Contains(strings.Join(l.complaints(), "\n"), "No conversation found with session ID")
 }
 
-// sentence ends words with one full stop.
-func sentence(words string) string {
-	words = strings.TrimRight(words, ". \n")
-	if words == "" {
-		words = "it gave no reason"
-	}
-	return words + "."
+func failure(code fault.Code, operation, sentence string, err error) *fault.Error {
+	return faults.New(code, operation, sentence, err)
 }
 
-func failure(code fault.Code, operation, sentence string, err error) *fault.Error {
-	return fault.Wrap(code, "claude."+operation, err, sentence).With("provider", "claude").With("operation", operation)
-}
+var faults = provider.Faults{Provider: thread.Claude, Protocol: "claude", LoginCommand: loginCommand}

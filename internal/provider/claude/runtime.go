@@ -163,7 +163,7 @@ func (r *Runtime) ready(a controlAnswer) {
 		return
 	}
 	words := r.link.Redactor.String(a.Error)
-	r.greeted(failure(fault.ProviderRuntimeStartFailed, "initialize", name+" refused the first request: "+sentence(words), nil).With("message", words))
+	r.greeted(failure(fault.ProviderRuntimeStartFailed, "initialize", name+" refused the first request: "+provider.EndWords(words), nil).With("message", words))
 }
 
 // spoken hands a line of the conversation to the session.

@@ -118,7 +118,7 @@ func (r *Runtime) resume(ctx context.Context, s *session, id string, params open
 	}
 	s.id = ""
 	if refused && classify(answer) == unknownSession {
-		return r.refused("thread/resume", answer), nil
+		return fault.From(r.failure("thread/resume", answer)), nil
 	}
 	return nil, r.failure("thread/resume", err)
 }
