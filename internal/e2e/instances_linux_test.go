@@ -226,7 +226,7 @@ func TestStartInAHomeThatCannotBeUsed(t *testing.T) {
 	}{
 		"a file": {
 			func(home string) error { return errors.Join(os.RemoveAll(home), os.WriteFile(home, nil, 0o600)) },
-			"the folder $home cannot be made: mkdir $home: not a directory; choose another home folder with --home DIR\n",
+			"$home is not a folder; choose another one with --home DIR\n",
 		},
 		"below a file": {
 			func(home string) error {
@@ -242,13 +242,9 @@ func TestStartInAHomeThatCannotBeUsed(t *testing.T) {
 			func(home string) error { return os.Chown(home, 65534, 65534) },
 			"the home folder $home belongs to user 65534, not to you (user 0); choose another one with --home DIR\n",
 		},
-		"a database that may not be written": {
-			func(home string) error { return os.WriteFile(filepath.Join(home, "core.db"), []byte("x"), 0o400) },
-			"The database $home/core.db cannot be opened (permission denied). (STORAGE_FAILED)\n",
-		},
 		"a database that is a folder": {
 			func(home string) error { return os.MkdirAll(filepath.Join(home, "core.db"), 0o600) },
-			"The database $home/core.db cannot be opened (is a directory). (STORAGE_FAILED)\n",
+			"$home/core.db is a folder and no database. Move it away and start again. (STORAGE_FAILED)\n",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
