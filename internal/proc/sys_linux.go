@@ -20,6 +20,11 @@ const (
 
 	// deathWait bounds the wait for killed processes to be gone.
 	deathWait = 500 * time.Millisecond
+
+	// execWait bounds, for all processes of a round together, the wait for those
+	// that are in the midst of an exec; a busy machine may stop one there.
+	execWait = 500 * time.Millisecond
+	execLook = time.Millisecond // between two looks at one
 )
 
 // spawnAttr: the session is also a group; the parent-death signal is sent when
@@ -94,7 +99,7 @@ func killRound(wanted targets) (int, error) {
 		return 0, fmt.Errorf("list processes: %w", err)
 	}
 	var (
-		scan   = scanner{wanted: wanted, buf: make([]byte, 16<<10)}
+		scan   = newScanner(wanted)
 		killed []unix.PollFd
 		count  int
 		failed error
@@ -128,24 +133,51 @@ func readNames(dir string) ([]string, error) {
 }
 
 type scanner struct {
-	wanted targets
-	buf    []byte
+	wanted   targets
+	buf      []byte
+	execLeft time.Duration // of execWait
+
+	environ func(pid int) (environ []byte, ok bool) // s.readEnviron, but for tests
+	inExec  func(pid int) bool                      // isInExec, likewise
+}
+
+func newScanner(wanted targets) *scanner {
+	s := &scanner{wanted: wanted, buf: make([]byte, 16<<10), execLeft: execWait, inExec: isInExec}
+	s.environ = s.readEnviron
+	return s
 }
 
 // isTarget reports whether a process is our user's and wanted. It answers false
 // for what it may not or can no longer see.
 func (s *scanner) isTarget(pid int) bool {
-	dir := "/proc/" + strconv.Itoa(pid)
 	var stat unix.Stat_t
-	if err := unix.Stat(dir, &stat); err != nil || int(stat.Uid) != os.Getuid() {
+	if err := unix.Stat("/proc/"+strconv.Itoa(pid), &stat); err != nil || int(stat.Uid) != os.Getuid() {
 		return false
 	}
 	if group, err := unix.Getpgid(pid); err == nil && s.wanted.groups[group] {
 		return true
 	}
-	fd, err := unix.Open(dir+"/environ", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	for {
+		environ, ok := s.environ(pid)
+		if !ok || len(environ) > 0 {
+			return carriesID(environ, s.wanted.ids)
+		}
+		// A tool that an agent started as it died has lost the agent's memory, and
+		// its own is not filled yet: who does not wait lets it escape for good.
+		if s.execLeft <= 0 || !s.inExec(pid) {
+			return false
+		}
+		time.Sleep(execLook)
+		s.execLeft -= execLook
+	}
+}
+
+// readEnviron returns what the system shows of a process's environment, valid until
+// the next call; ok is false when it shows none.
+func (s *scanner) readEnviron(pid int) (environ []byte, ok bool) {
+	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/environ", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return false
+		return nil, false
 	}
 	defer unix.Close(fd)
 	size := 0
@@ -164,7 +196,29 @@ func (s *scanner) isTarget(pid int) bool {
 			s.buf = append(s.buf, make([]byte, len(s.buf))...)
 		}
 	}
-	return carriesID(s.buf[:size], s.wanted.ids)
+	return s.buf[:size], true
+}
+
+// isInExec reports whether a process is replacing its program: the new one has no
+// environment yet.
+func isInExec(pid int) bool {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	return err == nil && lacksEnviron(stat)
+}
+
+// lacksEnviron reports whether the process of a /proc/<pid>/stat lives, is no thread
+// of the kernel, and has no place for an environment, be it an empty one.
+func lacksEnviron(stat []byte) bool {
+	const (
+		state, flags, envEnd = 3 - 3, 9 - 3, 51 - 3 // fields behind the name
+		kernelThread         = 0x00200000           // PF_KTHREAD
+	)
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if len(fields) <= envEnd || bytes.ContainsAny(fields[state], "ZX") {
+		return false
+	}
+	bits, err := strconv.ParseUint(string(fields[flags]), 10, 64)
+	return err == nil && bits&kernelThread == 0 && string(fields[envEnd]) == "0"
 }
 
 // kill ends a process through a handle that cannot come to mean another one:
