@@ -3,23 +3,22 @@ package e2e
 import (
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
 )
 
-// progress shows on a terminal how far a run is.
+// progressEvery is how often a run says how far it is.
+const progressEvery = 10 * time.Second
+
+// progress says how far a run is, if that was not said lately.
 func (r *crash) progress(n int) {
-	if info, err := os.Stderr.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+	if time.Since(r.told) < progressEvery {
 		return
 	}
-	end := "\r"
-	if n+1 == *crashRounds {
-		end = "\n"
-	}
-	fmt.Fprintf(os.Stderr, "round %d of %d, %d kills, %d acknowledged commands, %v%s",
-		n+1, *crashRounds, r.kills, r.tally.acks.Load(), time.Since(r.began).Round(time.Second), end)
+	r.told = time.Now()
+	r.Logf("round %d of %d after %v: %d kills, %d acknowledged commands",
+		n+1, *crashRounds, time.Since(r.began).Round(time.Second), r.kills, r.tally.acks.Load())
 }
 
 // roundsForSuccess is how many rounds cannot all be cut short before a turn has

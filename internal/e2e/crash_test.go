@@ -46,6 +46,7 @@ type crash struct {
 	*testing.T
 	rng     *rand.Rand
 	began   time.Time
+	told    time.Time // when it was said last how far it is
 	home    string
 	work    string
 	clients []*client
@@ -71,7 +72,7 @@ func newCrash(t *testing.T) *crash {
 		seed = rand.Uint64()
 	}
 	t.Logf("seed %d (repeat with -crash.seed=%d -crash.rounds=%d)", seed, seed, *crashRounds)
-	r := &crash{T: t, rng: rand.New(rand.NewPCG(seed, 0)), began: time.Now(), home: newHome(t), startTime: firstStart}
+	r := &crash{T: t, rng: rand.New(rand.NewPCG(seed, 0)), began: time.Now(), told: time.Now(), home: newHome(t), startTime: firstStart}
 	writeSettings(t, r.home, object{"allowedOrigins": []string{crashOrigin}})
 	t.Cleanup(func() { killOrphans(r.home) })
 	r.notes = newAgentNotes(r.home)
