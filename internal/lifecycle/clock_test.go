@@ -66,10 +66,12 @@ func jumps(t *testing.T, f func(b *bench, jump func())) {
 			startOn(t, nil, func(cfg *Config) {
 				c = newSettableClock()
 				cfg.Now = c.now
-			}, func(b *bench) { f(b, func() {
-				synctest.Wait() // what came before has its time
-				c.off.Add(int64(by))
-			}) })
+			}, func(b *bench) {
+				f(b, func() {
+					synctest.Wait() // what came before has its time
+					c.off.Add(int64(by))
+				})
+			})
 		})
 	}
 }
