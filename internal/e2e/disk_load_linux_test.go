@@ -18,9 +18,9 @@ import (
 
 // Shape of the load while a disk fills up.
 const (
-	loadAcks     = 60    // commands that are acknowledged before, and after there is room again
-	loadRefusals = 100   // commands that the full disk refuses
-	mostLogBytes = 4_000 // of warnings and errors that all of them may cause together
+	loadAcks     = 60     // commands that are acknowledged before, and after there is room again
+	loadRefusals = 100    // commands that the full disk refuses
+	mostLogBytes = 10_000 // of warnings and errors that all of them may cause together, uploads included
 )
 
 // fullDisk is a daemon under the load of the crash suite while some disk fills up.
@@ -354,6 +354,33 @@ func TestFullWorkspacesUnderLoad(t *testing.T) {
 	f.d = start(t, f.home)
 	f.verify(true)
 	t.Logf("answers %v", f.answers())
+}
+
+// TestFullTemporaryWorkspaces fills the disk on which temporary workspaces are made: a
+// file for a thread on one is refused, all else goes on.
+func TestFullTemporaryWorkspaces(t *testing.T) {
+	if os.Getenv(mountedEnv) == "" {
+		inMountNamespace(t)
+		return
+	}
+	f := onSmallDisk(t, func(home, _ string) string { return filepath.Join(home, "workspaces") })
+	k := &desk{t: t, d: f.d, c: f.d.dial()}
+	k.id = newThread(t, k.c)
+	f.acknowledged(loadAcks / 4)
+	fill(t, f.filler())
+	body := bytes.Repeat([]byte("x"), 200<<10)
+	if res, err := k.put(k.ticket(len(body)), body); err != nil || res.status != http.StatusInsufficientStorage || res.code != "STORAGE_FULL" {
+		t.Errorf("an upload without room: %d %s %v", res.status, res.code, err)
+	}
+	f.acknowledged(loadAcks)
+	if err := os.Remove(f.filler()); err != nil {
+		t.Fatal(err)
+	}
+	if res, err := k.put(k.ticket(len(body)), body); err != nil || res.status != http.StatusCreated {
+		t.Errorf("an upload with room again: %d %s %v", res.status, res.code, err)
+	}
+	f.hush()
+	f.verify(false)
 }
 
 // TestFullLogFolder fills the disk of the log alone: everything is served, stderr

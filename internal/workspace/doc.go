@@ -17,12 +17,13 @@
 //	<home>/workspaces/<threadId>/          managed, removed with the daemon
 //	<workspace>/.pedelec-workspace.json    marker: SDK version and origin, for people
 //	<workspace>/.pedelec-runtime/          private, made on first use
-//	    .gitignore                         "*"
+//	    .gitignore                         "*"; written again if a crash left it empty
 //	    assets/                            files shared between page and agent
 //	    threads/<threadId>/                what the agent of one thread has to read
 //
-// Concurrency: a [Manager] keeps no state but its fields, which must be set
-// before it is used; all methods may be called at once. Handles on folders are
+// Concurrency: the fields of a [Manager] must be set before it is used; all methods
+// may be called at once. Creations that share a folder know of each other until
+// their outcome is known, so that one that fails takes nothing from another. Handles on folders are
 // opened per call and closed before it returns; a [Dir] is its caller's to close.
 //
 // Failure model: CreateManaged and CreateCustom return *fault.Error with
