@@ -9,13 +9,13 @@ import (
 
 // Shape of a round of the crash suite.
 const (
-	longestLife  = 120                    // events that clients hear of a daemon before it is killed
-	armedLife    = 500                    // likewise, before its failpoint counts as not met
-	patientLife  = 4 * time.Second        // the same on a machine too busy for that many
-	orphanLimit  = time.Second            // after the next start no process of the last daemon may live
-	operateEvery = 5                      // rounds
-	firstStart   = 30 * time.Millisecond  // guess of how long a start takes
-	behindStart  = 300 * time.Millisecond // what goes on behind a start is over by then
+	longestLife  = 120                   // events that clients hear of a daemon before it is killed
+	armedLife    = 500                   // likewise, before its failpoint counts as not met
+	patientLife  = 4 * time.Second       // the same on a machine too busy for that many
+	orphanLimit  = time.Second           // after the next start no process of the last daemon may live
+	operateEvery = 5                     // rounds
+	firstStart   = 30 * time.Millisecond // guess of how long a start takes
+	behindStart  = time.Second           // what goes on behind a start is over by then
 )
 
 // crashDurations lets agents start again at once, however often they die.
