@@ -183,25 +183,6 @@ func deadPID(t *testing.T) int {
 	return cmd.Process.Pid
 }
 
-// TestAStuckDaemonIsNamed stops a daemon that serves: a newcomer gives up after its
-// patience and says which process is in the way.
-func TestAStuckDaemonIsNamed(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes as long as the newcomer's patience")
-	}
-	t.Parallel()
-	d := start(t, newHome(t))
-	if err := d.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	next := launch(t, d.home)
-	next.wantRefusal(fmt.Sprintf("another pedelec-core (process %d) holds $lock but answers nobody; end that process, then start again\n", d.info.PID))
-	if err := d.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
-	d.pong()
-}
-
 // TestALockFileRemovedUnderADaemonLetsNobodyIn removes the lock's file while a daemon
 // serves: the database keeps a second one out, and nothing of the first is touched.
 func TestALockFileRemovedUnderADaemonLetsNobodyIn(t *testing.T) {
