@@ -34,12 +34,19 @@ func (p Policy) Allows(q Question) bool {
 	switch {
 	case p.Permission == thread.PermitFull:
 		return true
-	case q.Shell || len(q.Commands) > 0 || len(q.Argvs) > 0:
+	case q.Shell:
 		return p.allowsCommands(q)
-	case p.Permission == thread.PermitReadOnly && !q.Reads:
+	case len(q.Commands) > 0 || len(q.Argvs) > 0: // of a tool that may do something else besides
+		return p.allowsCommands(q) && (len(q.Paths) == 0 || p.allowsPaths(q))
+	}
+	return len(q.Paths) > 0 && p.allowsPaths(q)
+}
+
+func (p Policy) allowsPaths(q Question) bool {
+	if p.Permission == thread.PermitReadOnly && !q.Reads {
 		return false
 	}
-	return len(q.Paths) > 0 && !slices.ContainsFunc(q.Paths, func(path string) bool { return !p.contains(path) })
+	return !slices.ContainsFunc(q.Paths, func(path string) bool { return !p.contains(path) })
 }
 
 func (p Policy) allowsCommands(q Question) bool {

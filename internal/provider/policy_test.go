@@ -95,6 +95,9 @@ func TestACommandIsJudgedWholeWhateverPathsItNames(t *testing.T) {
 		{"two commands, one hostile", Question{Commands: []string{"pedelec-cli x", "rm x"}}, false},
 		{"words", Question{Argvs: [][]string{{"pedelec-cli", "tool-call", "add", "{}; rm"}}}, true},
 		{"words of another program", Question{Argvs: [][]string{{"bash", "-c", "pedelec-cli"}}}, false},
+		{"our command in an edit elsewhere", Question{Commands: []string{"pedelec-cli x"}, Paths: []string{"/etc/passwd"}}, false}, // was allowed
+		{"our command in an edit of the workspace", Question{Commands: []string{"pedelec-cli x"}, Paths: []string{ws}}, true},
+		{"our command in a shell elsewhere", Question{Shell: true, Commands: []string{"pedelec-cli x"}, Paths: []string{"/tmp"}}, true},
 		{"no words", Question{Argvs: [][]string{{}}}, false},
 	}
 	for _, tt := range tests {
@@ -200,6 +203,9 @@ func TestPermissionWidensAndNarrows(t *testing.T) {
 func FuzzSimpleCommandNeverLetsMetaBytesThroughUnquoted(f *testing.F) {
 	f.Add(`pedelec-cli 'a' "b\"c" d`)
 	f.Add(`pedelec-cli $(x)`)
+	for _, special := range special {
+		f.Add("pedelec-cli a" + string(special) + "b")
+	}
 	f.Fuzz(func(t *testing.T, command string) {
 		words, ok := simpleCommand(command)
 		if !ok {
@@ -208,7 +214,7 @@ func FuzzSimpleCommandNeverLetsMetaBytesThroughUnquoted(f *testing.F) {
 		if len(words) == 0 {
 			t.Fatal("a command without words")
 		}
-		if strings.ContainsAny(unquoted(command), shellMeta) {
+		if strings.ContainsAny(unquoted(command), special) {
 			t.Fatalf("%q is taken for simple", command)
 		}
 		var quoted strings.Builder // as a shell is sure to take each word
@@ -220,6 +226,10 @@ func FuzzSimpleCommandNeverLetsMetaBytesThroughUnquoted(f *testing.F) {
 		}
 	})
 }
+
+// special are the characters that a shell does not take as they are, by POSIX 2.2, and
+// what bash adds.
+const special = "|&;<>()$`\\\n*?[#~!{}"
 
 // unquoted is what of a command stands outside of quotes.
 func unquoted(command string) string {

@@ -13,7 +13,7 @@ import (
 // found, wherever it stands, or the question is refused.
 func FuzzCollect(f *testing.F) {
 	for _, input := range []string{
-		`{"file_path":"/etc/passwd"}`, `{"edits":[{"path":"a"},{"newPath":"/b"}]}`, `{"command":"rm -rf /"}`,
+		`{"file_path":"a.txt"}`, `{"script":"pedelec-cli tool-spec add"}`, `{"file_path":"/etc/passwd"}`, `{"edits":[{"path":"a"},{"newPath":"/b"}]}`, `{"command":"rm -rf /"}`,
 		`{"command":["rm","-rf"]}`, `{"a":{"a":{"a":{"a":{"a":{"a":{"a":{"a":{"path":"/x"}}}}}}}}}`, `{"path":"a","path":"/b"}`, `[]`, `{"cmd":7}`,
 	} {
 		f.Add(input)
@@ -31,6 +31,9 @@ func FuzzCollect(f *testing.F) {
 		hostile := ask(jsontext.Value(`{"outer":[` + input + `,{"path":"/etc/passwd"}]}`))
 		if p := (Policy{Permission: thread.PermitWorkspace, Workspace: ws}); p.Allows(hostile) {
 			t.Fatalf("beside %s a path outside is allowed: %+v", input, hostile)
+		}
+		if p := (Policy{Permission: thread.PermitReadOnly, Workspace: ws}); p.Allows(hostile) {
+			t.Fatalf("beside %s a path is allowed to one who may only read: %+v", input, hostile)
 		}
 		runs := ask(jsontext.Value(`{"outer":[` + input + `,{"command":"rm x"}]}`))
 		if p := (Policy{Permission: thread.PermitWorkspace, Workspace: ws}); p.Allows(runs) && !strings.Contains(input, cliName) {
