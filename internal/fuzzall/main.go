@@ -28,6 +28,10 @@ const stopLimit = 10 * time.Second
 // FUZZTIME, and people wait for the sum.
 const sidePerCPU = 2
 
+// minimizeTime is how long the engine may make an input smaller that it wants to keep:
+// its default is twice the time of a whole test here.
+const minimizeTime = "3s"
+
 func main() {
 	fuzzTime := flag.String("fuzztime", "30s", "`TIME` for each test, or a number of inputs such as 2000x")
 	only := flag.String("run", "", "run only tests whose folder/name matches this `PATTERN`")
@@ -115,7 +119,7 @@ func (r *runner) fuzz(ctx context.Context, t target) error {
 		return err
 	}
 	cmd := exec.CommandContext(ctx, path, "-test.run=^$", "-test.fuzz=^"+t.name+"$", "-test.fuzztime="+r.fuzzTime,
-		"-test.parallel=1", "-test.fuzzcachedir="+filepath.Join(r.cache, module, t.dir))
+		"-test.parallel=1", "-test.fuzzminimizetime="+minimizeTime, "-test.fuzzcachedir="+filepath.Join(r.cache, module, t.dir))
 	cmd.Dir = t.dir
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // the engine then ends its worker
 	cmd.WaitDelay = stopLimit

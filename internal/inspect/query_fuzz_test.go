@@ -21,6 +21,7 @@ import (
 func FuzzQuery(f *testing.F) {
 	f.Add("status=idle&limit=5&after=t0", "7", uint64(1000))
 	f.Add("limit=0", "", uint64(3))
+	f.Add("limit=1001", "", uint64(3))
 	f.Add("limit=99999999999999999999&status=x", "-1", ^uint64(0))
 	f.Add("after=12&after=%ff", "18446744073709551615", uint64(0))
 	f.Fuzz(func(t *testing.T, query, lastEvent string, latest uint64) {
@@ -55,6 +56,8 @@ func FuzzQuery(f *testing.F) {
 func FuzzRequest(f *testing.F) {
 	f.Add("GET", "/inspect/", "", "")
 	f.Add("GET", "/inspect/threads/t0/events?after=1", "pedelec-inspect=x", "")
+	f.Add("GET", "/inspect/threads", "pedelec_inspect_4711=x", "")
+	f.Add("GET", "/inspect/runtimes", "", "")
 	f.Add("POST", "/inspect/session", "", `{"code":"x"}`)
 	f.Add("GET", "/inspect/page/../../etc/passwd", "", "")
 	const port = 4711
@@ -82,7 +85,7 @@ func FuzzRequest(f *testing.F) {
 		if w.Result().Header.Get("Set-Cookie") != "" {
 			t.Fatalf("%s %s with %q was given a session", method, target, body)
 		}
-		if strings.HasPrefix(u.Path, Route+"/threads") && w.Code == http.StatusOK {
+		if (strings.HasPrefix(u.Path, Route+"/threads") || strings.HasPrefix(u.Path, Route+"/runtimes")) && w.Code == http.StatusOK {
 			t.Fatalf("%s %s was answered without a session: %s", method, target, w.Body)
 		}
 	})

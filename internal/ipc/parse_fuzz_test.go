@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/pedelec/pedelec-core/internal/fault"
@@ -53,6 +54,7 @@ func FuzzLineScanner(f *testing.F) {
 func FuzzOriginRecord(f *testing.F) {
 	f.Add(decision{approved, time.UnixMilli(1_700_000_000_000)}.encode())
 	f.Add(decision{rejected, time.UnixMilli(-1)}.encode())
+	f.Add(append(decision{approved, time.UnixMilli(7)}.encode(), 0))
 	f.Add([]byte{originVersion, 3, 0, 0, 0, 0, 0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, value []byte) {
 		d, err := decodeDecision(value)
@@ -72,6 +74,7 @@ func FuzzOriginRecord(f *testing.F) {
 // error is JSON, keeps its code, and stays within its bound.
 func FuzzErrorDetails(f *testing.F) {
 	f.Add("message", "stderr", "a line\n", "exitStatus", "1")
+	f.Add("m", "stderr", strings.Repeat("a", MaxDetailsBytes), "b", "c")
 	f.Add("\xff", "a\"b", strings.Repeat("\x00", 3000), "", strings.Repeat("ä", MaxDetailsBytes))
 	f.Fuzz(func(t *testing.T, message, name1, text1, name2, text2 string) {
 		e := fault.New(fault.ProviderRequestFailed, message).With(name1, text1).With(name2, text2)
@@ -155,12 +158,31 @@ func FuzzClientReads(f *testing.F) {
 		err := w.roundTrip(context.Background(), &Client{}, "ping", nil, &pong)
 		near.Close()
 		<-done
-		var ours *fault.Error
-		if err != nil && (!errors.As(err, &ours) || ours.Message() == "") {
-			t.Fatalf("%q: %v", said, err)
-		}
-		if err == nil && !bytes.Contains(said, []byte(`"ok"`)) {
-			t.Fatalf("%q was taken for an answer", said)
+		if got, want := fault.From(err), answerIn(said, "pedelec_1"); err == nil && want != "" || err != nil && (got.Code != want || got.Message() == "") {
+			t.Fatalf("%q: %v, want %q", said, err, want)
 		}
 	})
+}
+
+// answerIn looks for the answer to a ping in all that was said, and returns the code of
+// the error that it is or that tells of it; "" = well.
+func answerIn(said []byte, id string) fault.Code {
+	lines := bytes.Split(said, []byte{'\n'})
+	for _, line := range lines[:len(lines)-1] {
+		var answer incoming
+		if err := json.Unmarshal(line, &answer); err != nil {
+			return fault.IPCUnavailable
+		}
+		var pong PingResult
+		switch {
+		case answer.RequestID != id && answer.Error == nil:
+			continue
+		case !answer.OK && answer.Error != nil:
+			return fault.From(answer.Error.Err()).Code
+		case !answer.OK || json.Unmarshal(answer.Result, &pong) != nil:
+			return fault.IPCUnavailable
+		}
+		return ""
+	}
+	return fault.CoreRuntimeUnavailable
 }

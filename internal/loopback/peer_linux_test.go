@@ -2,6 +2,7 @@ package loopback
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -288,6 +289,9 @@ func FuzzParseDiag(f *testing.F) {
 	binary.BigEndian.PutUint16(whole[unix.SizeofNlMsghdr+sockIDInAnswer+sockIDDport:], remote.Port())
 	f.Add(whole)
 	f.Add(whole[:20])
+	other := bytes.Clone(whole)
+	other[unix.SizeofNlMsghdr+sockIDInAnswer+sockIDDport]++
+	f.Add(other)
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, answer []byte) {
 		owner, err := parseDiag(answer, local, remote)

@@ -9,9 +9,13 @@ import (
 )
 
 func FuzzLedgerEntry(f *testing.F) {
-	whole, err := encodeEntry(Entry{Provider: "opencode", Instance: "i", BootID: "b", PID: 7, StartTime: 1 << 60})
+	entry := Entry{RuntimeID: "id", Provider: "opencode", Instance: "i", BootID: "b", PID: 7, StartTime: 1 << 60}
+	whole, err := encodeEntry(entry)
 	if err != nil {
 		f.Fatal(err)
+	}
+	if read, err := decodeEntry("id", whole); err != nil || read != entry {
+		f.Fatalf("%+v became %+v, %v", entry, read, err)
 	}
 	f.Add(whole)
 	f.Add([]byte("\x01{}"))
@@ -37,6 +41,7 @@ func FuzzTail(f *testing.F) {
 	f.Add([]byte("a line\nanother ä"), uint16(5), uint8(3))
 	f.Add([]byte("\xff\xfe\x80€"), uint16(2), uint8(1))
 	f.Add(bytes.Repeat([]byte("0123456789"), 100), uint16(600), uint8(255))
+	f.Add(bytes.Repeat([]byte("01234567"), 128), uint16(5000), uint8(tailSize/1024)) // once round and a little more
 	f.Fuzz(func(t *testing.T, text []byte, n uint16, repeats uint8) {
 		var kept tail
 		var all []byte
