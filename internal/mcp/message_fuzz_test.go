@@ -42,9 +42,11 @@ func FuzzMessages(f *testing.F) {
 		r := httptest.NewRequestWithContext(context.WithValue(t.Context(), http.LocalAddrContextKey, local), http.MethodPost, path, strings.NewReader(body))
 		r.Method, r.Host = method, local.String()
 		r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+		shown := "wrong"
 		if knows {
-			r.Header.Set("Authorization", "Bearer "+secret)
+			shown = secret
 		}
+		r.Header.Set("Authorization", "Bearer "+shown)
 		before := len(s.made())
 		w := httptest.NewRecorder()
 		mux.ServeHTTP(w, r)
