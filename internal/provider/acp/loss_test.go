@@ -13,6 +13,7 @@ import (
 
 	"github.com/pedelec/pedelec-core/internal/fault"
 	"github.com/pedelec/pedelec-core/internal/provider"
+	"github.com/pedelec/pedelec-core/internal/provider/jsonrpc"
 	"github.com/pedelec/pedelec-core/internal/thread"
 )
 
@@ -372,5 +373,22 @@ func TestATurnThatNeverComesDoesNotKeepAProcess(t *testing.T) {
 	s.opened = now
 	if s.Alive() {
 		t.Error("a turn could begin on a runtime that ends")
+	}
+}
+
+// TestATurnThatIsGivenUpWhileItsTextIsWrittenLeavesNoQuarantine lets the write fail after
+// that: there is no answer that could end the quarantine.
+func TestATurnThatIsGivenUpWhileItsTextIsWrittenLeavesNoQuarantine(t *testing.T) {
+	b := newBench(t, OpenCode())
+	s := b.session(newCollector(t))
+	b.conn = jsonrpc.New(jsonrpc.Config{Handler: b.Runtime, Write: func(context.Context, []byte) error {
+		s.Abandon(1)
+		return fault.New(fault.ProviderRuntimeDisconnected, "The agent does not take its input.")
+	}})
+	if err := s.StartTurn(t.Context(), thread.Turn{ID: 1, Text: "x"}); !fault.Is(err, fault.ProviderRuntimeDisconnected) {
+		t.Errorf("turn: %v", err)
+	}
+	if got := b.Load(); got != (provider.Load{}) || b.Settled("t") != nil {
+		t.Errorf("load %+v", got)
 	}
 }

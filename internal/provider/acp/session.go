@@ -69,11 +69,8 @@ func (s *session) StartTurn(ctx context.Context, t thread.Turn) error {
 		s.r.mu.Unlock()
 		return nil
 	}
-	ours := s.turn == begun // else the process is gone, and the turn with it
-	if ours {
-		s.turn = nil
-		s.r.turns--
-		close(begun.ended)
+	if s.turn == begun { // else the process is gone, and the turn with it
+		s.forget(begun)
 	}
 	s.r.mu.Unlock()
 	s.r.link.Changed()
@@ -109,6 +106,21 @@ func (s *session) begin(t thread.Turn) (*turn, string, error) {
 	s.opened = time.Time{}
 	s.r.turns++
 	return s.turn, text, nil
+}
+
+// forget takes the turn out of the session. The mutex is held.
+func (s *session) forget(t *turn) {
+	s.turn = nil
+	if s.quarantine != nil {
+		s.r.quarantined--
+		close(s.quarantine)
+		s.quarantine = nil
+		s.closed = true
+		delete(s.r.sessions, s.id)
+	} else {
+		s.r.turns--
+	}
+	close(t.ended)
 }
 
 // Alive reports whether turns can be started.
@@ -196,20 +208,10 @@ func (s *session) answered(t *turn, result jsontext.Value, err error) {
 		s.r.mu.Unlock()
 		return
 	}
-	s.turn = nil
 	fenced := s.quarantine != nil
-	if fenced {
-		s.r.quarantined--
-		close(s.quarantine)
-		s.quarantine = nil
-		s.closed = true
-		delete(s.r.sessions, s.id)
-	} else {
-		s.r.turns--
-	}
 	open := takeQuestions(t)
 	cancelled := t.cancelled
-	close(t.ended)
+	s.forget(t)
 	s.r.mu.Unlock()
 	for _, id := range open {
 		s.r.answer(id, outcomeResult{cancelledOutcome})
