@@ -316,6 +316,8 @@ func (f *fakeAgent) prompt(id jsontext.Value, session, text string, cancel chan 
 			f.update(session, rest)
 		case "line":
 			f.Print(rest + "\n")
+		case "longsay":
+			f.chunk(session, "long", conformance.TooLong())
 		case "longend": // a result of 17 MiB
 			result := `{"stopReason":"end_turn","x":"` + conformance.TooLong() + `"}`
 			if rest == "id last" {

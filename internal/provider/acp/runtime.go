@@ -50,8 +50,28 @@ func newRuntime(f Flavour, l provider.Link) *Runtime {
 func (r *Runtime) Feed(frame []byte) { r.conn.Feed(frame) }
 
 // Skipped hears of a frame that was too long. If it was an answer its request
-// fails; a turn goes on without an update.
-func (r *Runtime) Skipped(head, tail []byte) { r.conn.Skipped(head, tail) }
+// fails; a turn goes on without an update, unless that held text of the answer.
+func (r *Runtime) Skipped(head, tail []byte) {
+	r.conn.Skipped(head, tail)
+	told := jsonrpc.Peek(head)
+	switch kindOf(jsonrpc.Text(told["/params/update/sessionUpdate"])) {
+	case chunkUpdate, messageUpdate:
+	default:
+		return
+	}
+	r.mu.Lock()
+	s := r.sessions[jsonrpc.Text(told["/params/sessionId"])]
+	if s == nil || s.turn == nil || s.muted() {
+		r.mu.Unlock()
+		return
+	}
+	t := s.turn
+	r.mu.Unlock()
+	if t.fault == nil {
+		s.giveUp(t, r.fault(fault.ProviderProtocolError, "session/prompt",
+			r.flavour.Provider.Name()+" sent more of a message at once than can be read; the turn is stopped.", nil))
+	}
+}
 
 // Broken is closed when the agent cannot be talked to any more.
 func (r *Runtime) Broken() <-chan struct{} { return r.conn.Done() }
@@ -150,7 +170,7 @@ func (r *Runtime) Notification(method string, params jsontext.Value) {
 		r.mu.Unlock()
 		return
 	}
-	t, muted := s.turn, s.replaying || s.quarantine != nil || s.closed
+	t, muted := s.turn, s.muted()
 	if t != nil && !muted && u.call.id != "" {
 		t.note(u.call)
 	}

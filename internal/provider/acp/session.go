@@ -148,6 +148,10 @@ func (s *session) reserved() bool {
 	return !s.opened.IsZero() && s.r.now().Sub(s.opened) < reservation
 }
 
+// muted reports whether what the agent says in the session is not passed on. The mutex
+// is held.
+func (s *session) muted() bool { return s.replaying || s.quarantine != nil || s.closed }
+
 // update passes on what the agent says. It runs on the reader.
 func (s *session) update(t *turn, u update) {
 	if t == nil {
@@ -164,7 +168,9 @@ func (s *session) update(t *turn, u update) {
 		}
 		if u.text != "" {
 			if !t.text.add(u.messageID, u.text, s.r.now()) {
-				s.giveUp(t)
+				s.giveUp(t, s.r.fault(fault.ProviderProtocolError, "session/prompt",
+					s.r.flavour.Provider.Name()+" sent a message without end; the turn is stopped.", nil).
+					With("limitBytes", s.r.flavour.MessageLimit))
 				return
 			}
 			s.out.Frame(thread.Frame{Kind: thread.FrameDelta, Turn: t.id, Text: u.text})
@@ -182,13 +188,11 @@ func (s *session) update(t *turn, u update) {
 	s.out.Frame(thread.Frame{Kind: thread.FrameActivity, Turn: t.id})
 }
 
-// giveUp ends a turn whose message does not end: the agent is asked to stop it, and
-// its answer to that ends the turn.
-func (s *session) giveUp(t *turn) {
+// giveUp ends a turn whose message cannot be told whole: the agent is asked to stop it,
+// and its answer to that ends the turn.
+func (s *session) giveUp(t *turn, why *fault.Error) {
 	t.text.take()
-	t.fault = s.r.fault(fault.ProviderProtocolError, "session/prompt",
-		s.r.flavour.Provider.Name()+" sent a message without end; the turn is stopped.", nil).
-		With("limitBytes", s.r.flavour.MessageLimit)
+	t.fault = why
 	if err := s.cancel(t); err != nil {
 		s.r.link.Log.Debug().Err(err).Msg("a turn that went wrong could not be cancelled")
 	}

@@ -39,6 +39,7 @@ func TestATurnTellsDeltasMessagesUsageAndOneEnd(t *testing.T) {
 		{"an error without a message", "fail {}", "failed PROVIDER_REQUEST_FAILED"},
 		{"a login is missing", "fail {\"code\":-32000,\"message\":\"Authentication required\"}", "failed PROVIDER_AUTH_REQUIRED"},
 		{"lines that are no frames", "line banner\nline\nline {\"half\":\nline [1]\nline {}\nline {\"jsonrpc\":\"2.0\",\"id\":999,\"result\":{}}\nsay m1 x", "d:x | m:x | u:12 | ok"},
+		{"a piece of a message of 17 MiB", "say m1 x\nlongsay\nwait", "d:x | failed PROVIDER_PROTOCOL_ERROR"},
 		{"an answer of 17 MiB", "say m1 x\nlongend", "d:x | failed PROVIDER_PROTOCOL_ERROR"},
 		{"an answer of 17 MiB that shows whose it is at its end", "say m1 x\nlongend id last", "d:x | failed PROVIDER_PROTOCOL_ERROR"},
 		{"updates of another session", "line {\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{\"sessionId\":\"other\",\"update\":{\"sessionUpdate\":\"agent_message_chunk\",\"content\":{\"type\":\"text\",\"text\":\"no\"}}}}\nsay m1 x",
