@@ -3,9 +3,11 @@
 package e2e
 
 import (
+	"bufio"
 	"fmt"
 	"net"
 	"net/http"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -169,5 +171,68 @@ func TestAStandstillInAWriteCutsNoClientThatReads(t *testing.T) {
 	}
 	if m, err := readMetrics(d); err != nil || m["pedelec_ipc_cut_clients_total"] != 0 {
 		t.Errorf("%v clients were cut, %v", m["pedelec_ipc_cut_clients_total"], err)
+	}
+}
+
+// TestStoppedAgentsAndClientsGoOnWhereTheyWere stops an agent and a client for a
+// while. Neither is taken for dead; an agent that is stopped for longer than it may
+// be silent ends its turn, once.
+func TestStoppedAgentsAndClientsGoOnWhereTheyWere(t *testing.T) {
+	t.Parallel()
+	const silence = 3 * time.Second
+	d := start(t, newHome(t), "PEDELEC_DURATIONS=stop=500ms;write-timeout=1s;silence="+silence.String())
+	p := newPage(t, d, nil)
+	client := exec.Command(binary, "--home", d.home, "threads", "tail", "--follow", "--json", p.id)
+	client.Env = cleanEnv()
+	out, err := client.StdoutPipe()
+	p.must(err)
+	p.must(client.Start())
+	t.Cleanup(func() {
+		_ = client.Process.Kill()
+		_ = client.Wait() // killed
+	})
+	heard := bufio.NewScanner(out)
+	if !heard.Scan() {
+		t.Fatalf("the client printed nothing: %v", heard.Err())
+	}
+	lines := 1
+
+	stream := "stream 100 every 10ms ; echo done"
+	op := p.send(stream)
+	p.await("assistant_delta")
+	pids, err := runtimePIDs(d.operator())
+	p.must(err)
+	if len(pids) != 1 {
+		t.Fatalf("the agents are %v", pids)
+	}
+	p.must(syscall.Kill(pids[0], syscall.SIGSTOP))
+	p.must(client.Process.Signal(syscall.SIGSTOP))
+	<-time.After(silence / 2)
+	p.must(syscall.Kill(pids[0], syscall.SIGCONT))
+	if said := p.says(op); !strings.HasSuffix(said, "done") {
+		t.Errorf("an agent that was stopped for a while said %q", clip([]byte(said)))
+	}
+	<-time.After(2 * time.Second) // more than a write may take
+	p.must(client.Process.Signal(syscall.SIGCONT))
+	journal, err := newWitness(p.id, true).journal(p.c, 0)
+	p.must(err)
+	for ; lines < len(journal) && heard.Scan(); lines++ {
+	}
+	if lines < len(journal) {
+		t.Errorf("the client that was stopped has %d events of %d: %v", lines, len(journal), heard.Err())
+	}
+
+	op = p.send("stream 1 ; hang")
+	p.await("assistant_delta")
+	p.must(syscall.Kill(pids[0], syscall.SIGSTOP))
+	events := p.finish(op)
+	if code := codeOf(asError(events[len(events)-1].Err)); code != "PROVIDER_TIMEOUT" {
+		t.Errorf("an agent that is stopped for long ended its turn with %s", code)
+	}
+	_ = syscall.Kill(pids[0], syscall.SIGCONT) // it may have been killed meanwhile
+	p.must(p.c.call("prepare_thread", object{"threadId": p.id, "operationId": "heal"}, nil))
+	p.finish("heal")
+	if op := p.send("echo again"); p.says(op) != "again" {
+		t.Error("the thread does not go on")
 	}
 }
