@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"go.uber.org/goleak"
+	"github.com/pedelec/pedelec-core/internal/leak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.VerifyTestMain(m) }
 
 func startServer(t *testing.T) *Server {
 	t.Helper()
