@@ -18,6 +18,9 @@ func FuzzParseStartTime(f *testing.F) {
 		if got, err := parseStartTime([]byte(stat)); err != nil || got != start {
 			t.Fatalf("%q started at %d, %v", stat, got, err)
 		}
+		if long := stat + strings.Repeat(" 0", 40); lacksEnviron([]byte(long)) != lacksEnviron([]byte(strings.Replace(long, name, "agent", 1))) {
+			t.Fatalf("whether there is a place for an environment depends on the name %q", name)
+		}
 		if _, err := parseStartTime([]byte(other)); err == nil && !strings.Contains(other, ")") {
 			t.Fatalf("%q has a start time", other)
 		}

@@ -210,8 +210,9 @@ func isInExec(pid int) bool {
 // of the kernel, and has no place for an environment, be it an empty one.
 func lacksEnviron(stat []byte) bool {
 	const (
-		state, flags, envEnd = 3 - 3, 9 - 3, 51 - 3 // fields behind the name
-		kernelThread         = 0x00200000           // PF_KTHREAD
+		behindName           = 3 // number of the first field there
+		state, flags, envEnd = 0, 9 - behindName, 51 - behindName
+		kernelThread         = 0x00200000 // PF_KTHREAD
 	)
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) <= envEnd || bytes.ContainsAny(fields[state], "ZX") {
