@@ -432,9 +432,9 @@ func (s *soakClient) cancelAndResume() error {
 	return s.remove(s.c, id)
 }
 
-// crashPause lies between two crashes of an agent: one that lived so long may be
-// started again at once, so that no back-off hides what a start costs.
-const crashPause = 65 * time.Second
+// crashPause lies between two crashes of an agent: longer than the back-off, so that
+// none of them is refused.
+const crashPause = 5 * time.Second
 
 // crashAgent lets the agent of the other provider die in a turn.
 func (s *soakClient) crashAgent() error {

@@ -14,7 +14,7 @@ import (
 var soakSettings = object{"retention": object{"journalEvents": 100, "storeBytes": 4 << 20}}
 
 // soakDurations let the daemon put away what nobody uses within seconds.
-const soakDurations = "PEDELEC_DURATIONS=linger=500ms;session=1s;idle-stop=1s;auto-end=200ms;sweep-delay=1s;sweep-every=2s;write-timeout=3s;ticket-life=5s"
+const soakDurations = "PEDELEC_DURATIONS=linger=500ms;session=1s;idle-stop=1s;back-off=1s;auto-end=200ms;sweep-delay=1s;sweep-every=2s;write-timeout=3s;ticket-life=5s"
 
 const (
 	shortSoak     = 6 * time.Second // in make test, where only what is left at rest is looked at
