@@ -4,8 +4,10 @@
 //
 // It owns discovery (which program, which version, does it speak the protocol),
 // the runtimes with their back-off and idle stop, be it one process for all threads
-// of a provider or, in a bounded pool, one for each, and the permission policy. What a program's protocol looks like is a [Driver]'s
-// business; the drivers live in the packages below this one.
+// of a provider or, in a bounded pool, one for each, the table of the threads that
+// share a process ([Seats]), and the permission policy. What a program's protocol
+// looks like is a [Driver]'s business; the drivers live in the packages below this
+// one.
 //
 // It never sees the store, never changes a thread, never sends a turn twice, and
 // starts nothing before a thread needs it.

@@ -22,10 +22,9 @@ func (r *Runtime) Attach(ctx context.Context, spec thread.SessionSpec, sink thre
 	}
 	r.dismiss(ctx, spec.ThreadID)
 	s := &session{
-		r:        r,
-		threadID: spec.ThreadID,
-		policy:   provider.Policy{Permission: spec.Permission, Workspace: spec.WorkspacePath, BinDir: r.link.BinDir},
-		out:      provider.NewOutlet(sink),
+		r:      r,
+		Seat:   provider.Seat{ThreadID: spec.ThreadID, Out: provider.NewOutlet(sink)},
+		policy: provider.Policy{Permission: spec.Permission, Workspace: spec.WorkspacePath, BinDir: r.link.BinDir},
 	}
 	settled := r.offer(s, spec.Tools)
 	defer settled()
@@ -33,7 +32,7 @@ func (r *Runtime) Attach(ctx context.Context, spec thread.SessionSpec, sink thre
 	if err != nil {
 		return thread.Attachment{}, err
 	}
-	fresh := s.id == ""
+	fresh := s.ID == ""
 	if fresh {
 		if state, err = r.open(ctx, s, spec); err != nil {
 			return thread.Attachment{}, err
@@ -44,22 +43,22 @@ func (r *Runtime) Attach(ctx context.Context, spec thread.SessionSpec, sink thre
 		return thread.Attachment{}, err
 	}
 	r.link.Changed()
-	return thread.Attachment{Conversation: s, SessionID: s.id, Fresh: fresh, Lost: lost, Witness: s.witness()}, nil
+	return thread.Attachment{Conversation: s, SessionID: s.ID, Fresh: fresh, Lost: lost, Witness: s.witness()}, nil
 }
 
 // dismiss takes the thread's older sessions out of use and closes them in the
 // agent.
 func (r *Runtime) dismiss(ctx context.Context, threadID string) {
-	for _, old := range r.takeSessions(threadID) {
-		old.out.Shut()
-		if err := r.closeSession(ctx, old.id); err != nil {
+	for _, old := range r.Dismiss(threadID) {
+		old.Out.Shut()
+		if err := r.closeSession(ctx, old.ID); err != nil {
 			r.link.Log.Debug().Err(err).Msg("an old session could not be closed")
 		}
 	}
 }
 
 // resume opens the session that the thread had. A session that the agent does not
-// know leaves s.id empty and returns why.
+// know leaves s.ID empty and returns why.
 func (r *Runtime) resume(ctx context.Context, s *session, spec thread.SessionSpec) (state sessionState, lost *fault.Error, err error) {
 	if spec.SessionID == "" {
 		return state, nil, nil
@@ -73,23 +72,23 @@ func (r *Runtime) resume(ctx context.Context, s *session, spec thread.SessionSpe
 		return state, r.fault(fault.ProviderSessionLost, "session/load",
 			r.flavour.Provider.Name()+" cannot resume conversations.", nil), nil
 	}
-	s.id, s.replaying = spec.SessionID, true
-	if err := r.register(s); err != nil {
+	s.ID, s.replaying = spec.SessionID, true
+	if err := r.Take(s); err != nil {
 		return state, nil, err
 	}
 	err = r.call(ctx, r.flavour.Open, method, openSessionParams{spec.SessionID, spec.WorkspacePath, s.servers}, &state)
 	if err != nil {
-		r.unregister(s)
-		s.id, s.replaying = "", false
+		r.Leave(s)
+		s.ID, s.replaying = "", false
 		var known *fault.Error
 		if errors.As(err, &known) && known.Code == fault.ProviderSessionLost {
 			return state, known, nil
 		}
 		return state, nil, err
 	}
-	r.mu.Lock()
+	r.Mu.Lock()
 	s.replaying = false
-	r.mu.Unlock()
+	r.Mu.Unlock()
 	return state, nil, nil
 }
 
@@ -110,13 +109,13 @@ func (r *Runtime) open(ctx context.Context, s *session, spec thread.SessionSpec)
 		return state, r.fault(fault.ProviderProtocolError, "session/new",
 			r.flavour.Provider.Name()+" opened a session without an id.", nil)
 	}
-	s.id = state.SessionID
-	return state, r.register(s)
+	s.ID = state.SessionID
+	return state, r.Take(s)
 }
 
 // settle makes an open session ready for its first turn.
 func (r *Runtime) settle(ctx context.Context, s *session, state sessionState, spec thread.SessionSpec, fresh bool) error {
-	if err := r.configure(ctx, s.id, state, spec.EffortArgs); err != nil {
+	if err := r.configure(ctx, s.ID, state, spec.EffortArgs); err != nil {
 		return err
 	}
 	preamble, path := spec.Instructions(s.channel()), ""
@@ -129,9 +128,10 @@ func (r *Runtime) settle(ctx context.Context, s *session, state sessionState, sp
 			return err
 		}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s.preamble, s.copyPath, s.opened = preamble, path, r.now()
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	s.preamble, s.copyPath = preamble, path
+	r.Reserve(s)
 	return nil
 }
 
@@ -171,32 +171,10 @@ func replaceFile(path, text string) error {
 	return nil
 }
 
-// register makes frames find the session.
-func (r *Runtime) register(s *session) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.loss != nil {
-		return r.loss
-	}
-	if other := r.sessions[s.id]; other != nil {
-		return r.fault(fault.ThreadBusy, "session", "Another turn still runs in this conversation.", nil)
-	}
-	r.sessions[s.id] = s
-	return nil
-}
-
-func (r *Runtime) unregister(s *session) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.sessions[s.id] == s {
-		delete(r.sessions, s.id)
-	}
-}
-
 // discard closes a session that never got ready. It waits for nobody.
 func (r *Runtime) discard(s *session) {
-	s.out.Shut()
-	r.unregister(s)
-	r.release(s.id)
+	s.Out.Shut()
+	r.Leave(s)
+	r.release(s.ID)
 	r.link.Changed()
 }

@@ -31,8 +31,8 @@ func prompted(t *testing.T, sink thread.Sink) *Runtime {
 		Write: func(context.Context, []byte) error { return nil }, Post: func([]byte) error { return nil },
 		Changed: func() {}, Log: zerolog.Nop(), Redactor: &fault.Redactor{},
 	})
-	s := &session{r: r, id: "s", threadID: "t", out: provider.NewOutlet(sink)}
-	r.sessions[s.id] = s
+	s := &session{r: r, Seat: provider.Seat{ID: "s", ThreadID: "t", Out: provider.NewOutlet(sink)}}
+	r.Taken[s.ID] = s
 	if err := s.StartTurn(t.Context(), thread.Turn{ID: 1, Text: "x"}); err != nil {
 		t.Fatal(err)
 	}

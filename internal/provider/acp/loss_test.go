@@ -356,26 +356,6 @@ func TestASessionThatWasJustOpenedStillGetsItsTurn(t *testing.T) {
 	r.until("the process's end", func() bool { return !slices.Contains(r.pids(), first) })
 }
 
-func TestATurnThatNeverComesDoesNotKeepAProcess(t *testing.T) {
-	b := newBench(t, OpenCode())
-	now := time.Now()
-	b.now = func() time.Time { return now }
-	s := b.session(newCollector(t))
-	s.opened = now
-	b.Drain()
-	if !s.Alive() || b.Retire() || b.Load().Reserved != 1 {
-		t.Error("the reservation does not hold")
-	}
-	now = now.Add(reservation)
-	if s.Alive() || !b.Retire() {
-		t.Error("the reservation does not end")
-	}
-	s.opened = now
-	if s.Alive() {
-		t.Error("a turn could begin on a runtime that ends")
-	}
-}
-
 // TestATurnThatIsGivenUpWhileItsTextIsWrittenLeavesNoQuarantine lets the write fail after
 // that: there is no answer that could end the quarantine.
 func TestATurnThatIsGivenUpWhileItsTextIsWrittenLeavesNoQuarantine(t *testing.T) {

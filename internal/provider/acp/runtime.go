@@ -19,7 +19,6 @@ type Runtime struct {
 	flavour Flavour
 	link    provider.Link
 	conn    *jsonrpc.Conn
-	now     func() time.Time
 	tasks   sync.WaitGroup // judgements of permission questions
 
 	caps        agentCapabilities   // set by Handshake
@@ -27,22 +26,19 @@ type Runtime struct {
 	auth        *semaphore.Weighted // held by the one who logs in
 	loggedIn    bool                // guarded by auth
 
-	mu          sync.Mutex
-	sessions    map[string]*session // by provider session id
-	attaching   map[*session]struct{}
-	turns       int // that run and are not quarantined
-	quarantined int
-	draining    bool
-	ending      bool         // no turn begins any more
-	loss        *fault.Error // set when the process is gone
-	strangers   int          // frames for sessions that are not ours
+	// Its mutex guards what follows, too.
+	*provider.Seats[*session]
+	attaching map[*session]struct{}
+	strangers int // frames for sessions that are not ours
 }
 
 var _ provider.Runtime = (*Runtime)(nil)
 
 func newRuntime(f Flavour, l provider.Link) *Runtime {
-	r := &Runtime{flavour: f, link: l, now: time.Now, auth: semaphore.NewWeighted(1), sessions: map[string]*session{}, attaching: map[*session]struct{}{}}
+	r := &Runtime{flavour: f, link: l, auth: semaphore.NewWeighted(1), attaching: map[*session]struct{}{}}
 	r.conn = jsonrpc.New(jsonrpc.Config{Write: l.Write, Post: l.Post, Handler: r, Silence: f.Silence})
+	r.Seats = provider.NewSeats[*session](l, r.conn.Err,
+		provider.Faults{Provider: f.Provider, Protocol: "acp", LoginCommand: f.LoginCommand, Redactor: l.Redactor})
 	return r
 }
 
@@ -59,14 +55,14 @@ func (r *Runtime) Skipped(head, tail []byte) {
 	default:
 		return
 	}
-	r.mu.Lock()
-	s := r.sessions[jsonrpc.Text(told["/params/sessionId"])]
+	r.Mu.Lock()
+	s := r.Taken[jsonrpc.Text(told["/params/sessionId"])]
 	if s == nil || s.turn == nil || s.muted() {
-		r.mu.Unlock()
+		r.Mu.Unlock()
 		return
 	}
 	t := s.turn
-	r.mu.Unlock()
+	r.Mu.Unlock()
 	if t.fault == nil {
 		s.giveUp(t, r.fault(fault.ProviderProtocolError, "session/prompt",
 			r.flavour.Provider.Name()+" sent more of a message at once than can be read; the turn is stopped.", nil))
@@ -163,18 +159,18 @@ func (r *Runtime) Notification(method string, params jsontext.Value) {
 		r.link.Log.Debug().Msg("an update of the agent cannot be read")
 		return
 	}
-	r.mu.Lock()
-	s := r.sessions[u.session]
+	r.Mu.Lock()
+	s := r.Taken[u.session]
 	if s == nil {
 		r.strangers++
-		r.mu.Unlock()
+		r.Mu.Unlock()
 		return
 	}
 	t, muted := s.turn, s.muted()
 	if t != nil && !muted && u.call.id != "" {
 		t.note(u.call)
 	}
-	r.mu.Unlock()
+	r.Mu.Unlock()
 	if !muted {
 		s.update(t, u)
 	}
@@ -212,24 +208,24 @@ func (r *Runtime) asked(id jsonrpc.ID, params jsontext.Value) {
 		}
 		return
 	}
-	r.mu.Lock()
-	s := r.sessions[p.SessionID]
-	if s == nil || s.turn == nil || s.turn.cancelled || s.quarantine != nil {
-		r.mu.Unlock()
+	r.Mu.Lock()
+	s := r.Taken[p.SessionID]
+	if s == nil || s.turn == nil || s.turn.cancelled || s.Fenced() {
+		r.Mu.Unlock()
 		r.answer(id, outcomeResult{cancelledOutcome})
 		return
 	}
 	t := s.turn
 	t.questions[id] = struct{}{}
-	r.mu.Unlock()
-	s.out.Frame(thread.Frame{Kind: thread.FrameActivity, Turn: t.id})
+	r.Mu.Unlock()
+	s.Out.Frame(thread.Frame{Kind: thread.FrameActivity, Turn: t.id})
 	r.tasks.Go(func() {
 		allowed := s.isFrontendTool(p.ToolCall) || s.policy.Allows(p.ToolCall.question())
 		d := decision(p.Options, allowed, s.policy.Permission == thread.PermitFull)
-		r.mu.Lock()
+		r.Mu.Lock()
 		_, open := t.questions[id]
 		delete(t.questions, id)
-		r.mu.Unlock()
+		r.Mu.Unlock()
 		if open {
 			r.link.Log.Debug().Str("kind", p.ToolCall.Kind).Bool("allowed", allowed).Msg("permission question answered")
 			r.answer(id, outcomeResult{d})
@@ -237,91 +233,21 @@ func (r *Runtime) asked(id jsonrpc.ID, params jsontext.Value) {
 	})
 }
 
-// Load tells what the runtime carries.
-func (r *Runtime) Load() provider.Load {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return provider.Load{Sessions: len(r.sessions), Turns: r.turns, Reserved: r.reservations(), Quarantined: r.quarantined}
-}
-
-// reservations counts the sessions that wait for the turn they were opened for.
-// The mutex is held.
-func (r *Runtime) reservations() int {
-	n := 0
-	for _, s := range r.sessions {
-		if s.reserved() {
-			n++
-		}
-	}
-	return n
-}
-
-// Retire reports whether no turn runs or is about to, and lets none begin from
-// then on.
-func (r *Runtime) Retire() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.turns == 0 && r.reservations() == 0 {
-		r.ending = true
-	}
-	return r.ending
-}
-
-// Drain makes idle conversations not alive.
-func (r *Runtime) Drain() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.draining = true
-}
-
-// Settled returns a channel that is closed when the thread's quarantine here is
-// over, or nil if there is none.
-func (r *Runtime) Settled(threadID string) <-chan struct{} {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, s := range r.sessions {
-		if s.threadID == threadID && s.quarantine != nil {
-			return s.quarantine
-		}
-	}
-	return nil
-}
-
 // Detach drops what the runtime still says of a thread.
 func (r *Runtime) Detach(threadID string) {
-	for _, s := range r.takeSessions(threadID) {
-		s.out.Shut()
+	for _, s := range r.Dismiss(threadID) {
+		s.Out.Shut()
 	}
-}
-
-// takeSessions removes a thread's idle sessions from the runtime and returns them.
-func (r *Runtime) takeSessions(threadID string) []*session {
-	r.mu.Lock()
-	var taken []*session
-	for id, s := range r.sessions {
-		if s.threadID == threadID && s.turn == nil {
-			s.closed = true
-			delete(r.sessions, id)
-			taken = append(taken, s)
-		}
-	}
-	r.mu.Unlock()
-	if len(taken) > 0 {
-		r.link.Changed()
-	}
-	return taken
 }
 
 // Farewell cancels the turns that run and waits a little for their answers.
 func (r *Runtime) Farewell(ctx context.Context) {
-	r.mu.Lock()
+	r.Mu.Lock()
 	running := map[*session]*turn{}
-	for _, s := range r.sessions {
-		if s.turn != nil && s.quarantine == nil {
-			running[s] = s.turn
-		}
+	for _, s := range r.Running() {
+		running[s] = s.turn
 	}
-	r.mu.Unlock()
+	r.Mu.Unlock()
 	for s, t := range running {
 		if err := s.cancel(t); err != nil {
 			return // it takes no input
@@ -340,34 +266,12 @@ func (r *Runtime) Farewell(ctx context.Context) {
 
 // Gone ends everything: the process is gone. It runs after the last frame.
 func (r *Runtime) Gone(loss *fault.Error) {
-	r.mu.Lock()
-	r.loss = loss
-	sessions := r.sessions
-	r.sessions = map[string]*session{}
-	r.turns, r.quarantined = 0, 0
-	turns := map[*session]*turn{}
-	for _, s := range sessions {
-		s.closed = true
-		if s.quarantine != nil {
-			close(s.quarantine)
-		}
-		if s.turn != nil {
-			turns[s] = s.turn
-			clear(s.turn.questions)
-			close(s.turn.ended)
-			s.turn = nil
-		}
-	}
-	r.mu.Unlock()
+	tell := r.Lose(loss, func(s *session) {
+		clear(s.turn.questions)
+		close(s.turn.ended)
+		s.turn = nil
+	})
 	r.conn.Close(loss)
-	for _, s := range sessions {
-		// The thread first hears that the runtime is gone: the terminal frame may
-		// let it begin another turn, which a late loss must not touch.
-		s.out.Frame(thread.Frame{Kind: thread.FrameGone, Err: loss})
-		if t := turns[s]; t != nil {
-			s.out.Frame(thread.Frame{Kind: thread.FrameFinished, Turn: t.id, Outcome: thread.OutcomeFailed, Err: loss})
-		}
-		s.out.Shut()
-	}
+	tell()
 	r.tasks.Wait()
 }

@@ -3,7 +3,6 @@ package acp
 import (
 	"context"
 	"strconv"
-	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -16,27 +15,17 @@ import (
 // session is one conversation. What is not set once is guarded by the runtime's
 // mutex, except a turn's text and fault, which are the reader's.
 type session struct {
-	r        *Runtime
-	id       string
-	threadID string
-	policy   provider.Policy
-	out      *provider.Outlet
-	servers  []mcpServer // of tools, that the agent is told of
-	native   bool        // the thread's tools are among them
+	provider.Seat
+	r       *Runtime
+	policy  provider.Policy
+	servers []mcpServer // of tools, that the agent is told of
+	native  bool        // the thread's tools are among them
 
-	preamble   string        // host instructions for the next prompt; "" = sent
-	copyPath   string        // of the file that holds them too; "" = none
-	turn       *turn         // whose prompt is not answered
-	replaying  bool          // its history comes in
-	quarantine chan struct{} // not nil: turn was given up; closed when its prompt is answered
-	closed     bool
-	opened     time.Time // when it was opened for a turn that has not begun; zero = begun
+	preamble  string // host instructions for the next prompt; "" = sent
+	copyPath  string // of the file that holds them too; "" = none
+	turn      *turn  // whose prompt is not answered
+	replaying bool   // its history comes in
 }
-
-// reservation is how long a session that was opened for a turn may take that turn
-// although its runtime shall go. It only has to cover what lies between the two
-// steps, which is one commit.
-const reservation = 5 * time.Second
 
 var _ thread.Conversation = (*session)(nil)
 
@@ -59,37 +48,30 @@ func (s *session) StartTurn(ctx context.Context, t thread.Turn) error {
 	if err != nil {
 		return err
 	}
-	params := promptParams{s.id, []promptBlock{{Type: "text", Text: text}}}
+	params := promptParams{s.ID, []promptBlock{{Type: "text", Text: text}}}
 	err = s.r.conn.Go(ctx, "session/prompt", params, func(result jsontext.Value, err error) {
 		s.answered(begun, result, err)
 	})
-	s.r.mu.Lock()
+	s.r.Mu.Lock()
 	if err == nil {
 		s.preamble = ""
-		s.r.mu.Unlock()
+		s.r.Mu.Unlock()
 		return nil
 	}
 	if s.turn == begun { // else the process is gone, and the turn with it
 		s.forget(begun)
 	}
-	s.r.mu.Unlock()
+	s.r.Mu.Unlock()
 	s.r.link.Changed()
 	return fault.CarryUnsent(err, s.r.failure("session/prompt", err))
 }
 
 // begin claims the session for a turn.
 func (s *session) begin(t thread.Turn) (*turn, string, error) {
-	s.r.mu.Lock()
-	defer s.r.mu.Unlock()
-	if s.turn != nil {
-		return nil, "", s.r.fault(fault.ThreadBusy, "session/prompt", "A turn runs in this conversation.", nil)
-	}
-	if !s.alive() {
-		e := s.r.loss
-		if e == nil {
-			e = s.r.fault(fault.ProviderRuntimeDisconnected, "session/prompt", "The conversation is not open any more.", nil)
-		}
-		return nil, "", e.Unsent()
+	s.r.Mu.Lock()
+	defer s.r.Mu.Unlock()
+	if err := s.r.Begin(s, t.ID, "session/prompt"); err != nil {
+		return nil, "", err
 	}
 	text := ordinary(t.Text)
 	if s.preamble != "" {
@@ -103,59 +85,27 @@ func (s *session) begin(t thread.Turn) (*turn, string, error) {
 		news:      make(chan struct{}),
 		ended:     make(chan struct{}),
 	}
-	s.opened = time.Time{}
-	s.r.turns++
 	return s.turn, text, nil
 }
 
 // forget takes the turn out of the session. The mutex is held.
 func (s *session) forget(t *turn) {
 	s.turn = nil
-	if s.quarantine != nil {
-		s.r.quarantined--
-		close(s.quarantine)
-		s.quarantine = nil
-		s.closed = true
-		delete(s.r.sessions, s.id)
-	} else {
-		s.r.turns--
-	}
+	s.r.End(s)
 	close(t.ended)
 }
 
 // Alive reports whether turns can be started.
-func (s *session) Alive() bool {
-	s.r.mu.Lock()
-	defer s.r.mu.Unlock()
-	return s.alive()
-}
-
-// alive is Alive with the mutex held. A runtime in which another thread's turn
-// does not end is left alone.
-func (s *session) alive() bool {
-	if s.closed || s.quarantine != nil || s.r.loss != nil || s.r.conn.Err() != nil {
-		return false
-	}
-	if s.turn != nil {
-		return true
-	}
-	return !s.r.ending && (s.reserved() || (!s.r.draining && s.r.quarantined == 0))
-}
-
-// reserved reports whether the session waits for the turn that it was opened for.
-// The mutex is held.
-func (s *session) reserved() bool {
-	return !s.opened.IsZero() && s.r.now().Sub(s.opened) < reservation
-}
+func (s *session) Alive() bool { return s.r.Alive(s) }
 
 // muted reports whether what the agent says in the session is not passed on. The mutex
 // is held.
-func (s *session) muted() bool { return s.replaying || s.quarantine != nil || s.closed }
+func (s *session) muted() bool { return s.replaying || s.Muted() }
 
 // update passes on what the agent says. It runs on the reader.
 func (s *session) update(t *turn, u update) {
 	if t == nil {
-		s.out.Frame(thread.Frame{Kind: thread.FrameActivity})
+		s.Out.Frame(thread.Frame{Kind: thread.FrameActivity})
 		return
 	}
 	if t.fault != nil { // no sign of life either: an agent that goes on is given up
@@ -167,25 +117,25 @@ func (s *session) update(t *turn, u update) {
 			s.closeMessage(t)
 		}
 		if u.text != "" {
-			if !t.text.add(u.messageID, u.text, s.r.now()) {
+			if !t.text.add(u.messageID, u.text, s.r.Now()) {
 				s.giveUp(t, s.r.fault(fault.ProviderProtocolError, "session/prompt",
 					s.r.flavour.Provider.Name()+" sent a message without end; the turn is stopped.", nil).
 					With("limitBytes", s.r.flavour.MessageLimit))
 				return
 			}
-			s.out.Frame(thread.Frame{Kind: thread.FrameDelta, Turn: t.id, Text: u.text})
+			s.Out.Frame(thread.Frame{Kind: thread.FrameDelta, Turn: t.id, Text: u.text})
 			return
 		}
 	case messageUpdate: // the whole of what the chunks began
 		t.text.take()
 		if u.text != "" {
-			s.out.Frame(thread.Frame{Kind: thread.FrameMessage, Turn: t.id, Text: u.text})
+			s.Out.Frame(thread.Frame{Kind: thread.FrameMessage, Turn: t.id, Text: u.text})
 			return
 		}
 	case toolUpdate:
 		s.closeMessage(t)
 	}
-	s.out.Frame(thread.Frame{Kind: thread.FrameActivity, Turn: t.id})
+	s.Out.Frame(thread.Frame{Kind: thread.FrameActivity, Turn: t.id})
 }
 
 // giveUp ends a turn whose message cannot be told whole: the agent is asked to stop it,
@@ -201,29 +151,29 @@ func (s *session) giveUp(t *turn, why *fault.Error) {
 // closeMessage passes on the message that the chunks made up.
 func (s *session) closeMessage(t *turn) {
 	if text := t.text.take(); text != "" {
-		s.out.Frame(thread.Frame{Kind: thread.FrameMessage, Turn: t.id, Text: text})
+		s.Out.Frame(thread.Frame{Kind: thread.FrameMessage, Turn: t.id, Text: text})
 	}
 }
 
 // answered ends a turn: its prompt was answered. It runs on the reader.
 func (s *session) answered(t *turn, result jsontext.Value, err error) {
-	s.r.mu.Lock()
+	s.r.Mu.Lock()
 	if s.turn != t { // lost with the process
-		s.r.mu.Unlock()
+		s.r.Mu.Unlock()
 		return
 	}
-	fenced := s.quarantine != nil
+	fenced := s.Fenced()
 	open := takeQuestions(t)
 	cancelled := t.cancelled
 	s.forget(t)
-	s.r.mu.Unlock()
+	s.r.Mu.Unlock()
 	for _, id := range open {
 		s.r.answer(id, outcomeResult{cancelledOutcome})
 	}
 	if !fenced {
 		s.finish(t, cancelled, result, err)
 	} else {
-		s.r.release(s.id)
+		s.r.release(s.ID)
 	}
 	s.r.link.Changed()
 }
@@ -244,9 +194,9 @@ func (s *session) finish(t *turn, cancelled bool, result jsontext.Value, err err
 		s.closeMessage(t)
 	}
 	if usage > 0 {
-		s.out.Frame(thread.Frame{Kind: thread.FrameUsage, Turn: t.id, Usage: thread.UsageReport{Tokens: usage}})
+		s.Out.Frame(thread.Frame{Kind: thread.FrameUsage, Turn: t.id, Usage: thread.UsageReport{Tokens: usage}})
 	}
-	s.out.Frame(finished)
+	s.Out.Frame(finished)
 }
 
 // failed reads an error that a prompt was answered with.
@@ -256,9 +206,9 @@ func (s *session) failed(cancelled bool, err error) (thread.Outcome, *fault.Erro
 	}
 	e := fault.From(s.r.failure("session/prompt", err))
 	if e.Code == fault.ProviderSessionLost {
-		s.r.mu.Lock()
-		s.closed = true // the next turn opens another
-		s.r.mu.Unlock()
+		s.r.Mu.Lock()
+		s.Closed = true // the next turn opens another
+		s.r.Mu.Unlock()
 	}
 	return thread.OutcomeFailed, e
 }
@@ -303,29 +253,29 @@ func stopWords(reason string) string {
 
 // Cancel asks the agent to stop the turn. Open questions are answered first.
 func (s *session) Cancel(_ context.Context, turnID uint64) error {
-	s.r.mu.Lock()
+	s.r.Mu.Lock()
 	t := s.turn
 	if t == nil || t.id != turnID {
-		s.r.mu.Unlock()
+		s.r.Mu.Unlock()
 		return nil
 	}
-	s.r.mu.Unlock()
+	s.r.Mu.Unlock()
 	return s.cancel(t)
 }
 
 func (s *session) cancel(t *turn) error {
-	s.r.mu.Lock()
+	s.r.Mu.Lock()
 	if t.cancelled || s.turn != t {
-		s.r.mu.Unlock()
+		s.r.Mu.Unlock()
 		return nil
 	}
 	t.cancelled = true
 	open := takeQuestions(t)
-	s.r.mu.Unlock()
+	s.r.Mu.Unlock()
 	for _, id := range open {
 		s.r.answer(id, outcomeResult{cancelledOutcome})
 	}
-	if err := s.r.conn.Notify("session/cancel", sessionParams{s.id}); err != nil {
+	if err := s.r.conn.Notify("session/cancel", sessionParams{s.ID}); err != nil {
 		return s.r.failure("session/cancel", err)
 	}
 	return nil
@@ -348,61 +298,30 @@ func (s *session) AnswerTool(context.Context, string, thread.ToolAnswer) error {
 }
 
 // Abandon fences off a turn that did not end.
-func (s *session) Abandon(turnID uint64) {
-	s.r.mu.Lock()
-	fenced := s.turn != nil && s.turn.id == turnID && s.fence()
-	s.r.mu.Unlock()
-	if fenced {
-		s.out.Shut()
-		s.r.link.Changed()
-	}
-}
-
-// fence puts the session into quarantine. The mutex is held.
-func (s *session) fence() bool {
-	if s.quarantine != nil || s.r.loss != nil {
-		return false
-	}
-	s.quarantine = make(chan struct{})
-	s.r.turns--
-	s.r.quarantined++
-	return true
-}
+func (s *session) Abandon(turnID uint64) { s.r.Abandon(s, turnID) }
 
 // Close ends the session in the agent, best effort. With a turn still running it
 // cancels that and fences it off.
 func (s *session) Close(ctx context.Context) error {
-	s.r.mu.Lock()
-	if s.closed {
-		s.r.mu.Unlock()
+	s.r.Mu.Lock()
+	if s.Closed {
+		s.r.Mu.Unlock()
 		return nil
 	}
-	t, gone := s.turn, s.r.loss != nil
-	s.r.mu.Unlock()
-	s.out.Shut()
+	t, gone := s.turn, s.r.Loss != nil
+	s.r.Mu.Unlock()
+	s.Out.Shut()
 	if gone {
 		return nil
 	}
 	if t != nil {
 		_ = s.cancel(t) // a lost process says so elsewhere
 	}
-	s.r.mu.Lock()
-	runs := s.turn != nil
-	if runs {
-		s.fence()
-	} else {
-		s.closed = true
-		if s.r.sessions[s.id] == s {
-			delete(s.r.sessions, s.id)
-		}
-	}
-	s.r.mu.Unlock()
-	s.r.link.Changed()
-	if runs { // the process may be stopped as soon as the turn has ended
-		s.r.release(s.id)
+	if s.r.Vacate(s) { // the process may be stopped as soon as the turn has ended
+		s.r.release(s.ID)
 		return nil
 	}
-	return s.r.closeSession(ctx, s.id)
+	return s.r.closeSession(ctx, s.ID)
 }
 
 // release frees a session in the agent, where it can, without waiting.

@@ -37,8 +37,8 @@ type mcpHeader struct {
 // offers the tools of all sessions in a folder to each of them gets them over MCP
 // only while no other thread's session is there.
 func (r *Runtime) offer(s *session, tools thread.ToolAccess) (settled func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
 	r.attaching[s] = struct{}{}
 	s.servers = []mcpServer{} // agents want the member
 	if tools.MCPURL != "" && r.caps.canMCP() && !(r.flavour.sharesTools && r.othersIn(s)) {
@@ -49,8 +49,8 @@ func (r *Runtime) offer(s *session, tools thread.ToolAccess) (settled func()) {
 		})
 	}
 	return func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
+		r.Mu.Lock()
+		defer r.Mu.Unlock()
 		delete(r.attaching, s)
 	}
 }
@@ -58,13 +58,13 @@ func (r *Runtime) offer(s *session, tools thread.ToolAccess) (settled func()) {
 // othersIn reports whether another thread has a session in the same folder. The
 // mutex is held.
 func (r *Runtime) othersIn(s *session) bool {
-	shares := func(o *session) bool { return o.threadID != s.threadID && o.policy.Workspace == s.policy.Workspace }
+	shares := func(o *session) bool { return o.ThreadID != s.ThreadID && o.policy.Workspace == s.policy.Workspace }
 	for o := range r.attaching {
 		if shares(o) {
 			return true
 		}
 	}
-	for _, o := range r.sessions {
+	for _, o := range r.Taken {
 		if shares(o) {
 			return true
 		}
@@ -181,21 +181,21 @@ func (s *session) Announced(ctx context.Context, modelName string) error {
 	late := time.NewTimer(s.r.flavour.Announce)
 	defer late.Stop()
 	for {
-		s.r.mu.Lock()
+		s.r.Mu.Lock()
 		t := s.turn
-		if t == nil || t.cancelled || s.quarantine != nil {
-			s.r.mu.Unlock()
+		if t == nil || t.cancelled || s.Fenced() {
+			s.r.Mu.Unlock()
 			return notAnnounced(modelName)
 		}
 		for _, a := range t.announced {
 			if !a.taken && s.r.flavour.isCallOf(*a, modelName) {
 				a.taken = true
-				s.r.mu.Unlock()
+				s.r.Mu.Unlock()
 				return nil
 			}
 		}
 		news := t.news
-		s.r.mu.Unlock()
+		s.r.Mu.Unlock()
 		select {
 		case <-news:
 		case <-t.ended:

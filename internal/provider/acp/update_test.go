@@ -122,8 +122,8 @@ func newBench(t testing.TB, f Flavour) *bench {
 }
 
 func (b *bench) session(sink thread.Sink) *session {
-	s := &session{r: b.Runtime, id: "ses_1", threadID: "t", out: provider.NewOutlet(sink)}
-	b.sessions[s.id] = s
+	s := &session{r: b.Runtime, Seat: provider.Seat{ID: "ses_1", ThreadID: "t", Out: provider.NewOutlet(sink)}}
+	b.Taken[s.ID] = s
 	return s
 }
 

@@ -22,19 +22,18 @@ const never = "never"
 
 // Attach opens a thread's session: the one that it had, else a fresh one.
 func (r *Runtime) Attach(ctx context.Context, spec thread.SessionSpec, sink thread.Sink) (thread.Attachment, error) {
-	for _, old := range r.takeSessions(spec.ThreadID) {
-		old.out.Shut()
-		if old.id != spec.SessionID { // else its frames are wanted again in a moment
-			r.tell("thread/unsubscribe", threadParams{old.id})
+	for _, old := range r.Dismiss(spec.ThreadID) {
+		old.Out.Shut()
+		if old.ID != spec.SessionID { // else its frames are wanted again in a moment
+			r.tell("thread/unsubscribe", threadParams{old.ID})
 		}
 	}
 	s := &session{
-		r:        r,
-		threadID: spec.ThreadID,
-		out:      provider.NewOutlet(sink),
-		efforts:  parseEfforts(spec.EffortArgs),
-		cwd:      spec.WorkspacePath,
-		sandbox:  sandboxFor(spec),
+		r:       r,
+		Seat:    provider.Seat{ThreadID: spec.ThreadID, Out: provider.NewOutlet(sink)},
+		efforts: parseEfforts(spec.EffortArgs),
+		cwd:     spec.WorkspacePath,
+		sandbox: sandboxFor(spec),
 	}
 	if spec.Skills != nil {
 		s.tools = thread.ModelNames(spec.Skills.Tools)
@@ -47,17 +46,17 @@ func (r *Runtime) Attach(ctx context.Context, spec thread.SessionSpec, sink thre
 	if err != nil {
 		return thread.Attachment{}, err
 	}
-	fresh := s.id == ""
+	fresh := s.ID == ""
 	if fresh {
 		if err := r.open(ctx, s, spec, params); err != nil {
 			return thread.Attachment{}, err
 		}
 	}
-	r.mu.Lock()
-	s.opened = r.now()
-	r.mu.Unlock()
+	r.Mu.Lock()
+	r.Reserve(s)
+	r.Mu.Unlock()
 	r.link.Changed()
-	return thread.Attachment{Conversation: s, SessionID: s.id, Fresh: fresh, Lost: lost}, nil
+	return thread.Attachment{Conversation: s, SessionID: s.ID, Fresh: fresh, Lost: lost}, nil
 }
 
 func (r *Runtime) openParams(spec thread.SessionSpec, s *session) (openParams, error) {
@@ -96,27 +95,27 @@ func scratch(spec thread.SessionSpec) (string, error) {
 }
 
 // resume opens the conversation that the thread had. One that the agent does not
-// know leaves s.id empty and returns why.
+// know leaves s.ID empty and returns why.
 func (r *Runtime) resume(ctx context.Context, s *session, id string, params openParams) (lost *fault.Error, err error) {
 	if id == "" {
 		return nil, nil
 	}
-	s.id = id
-	if err := r.register(s); err != nil { // before the answer: the usage so far comes first
+	s.ID = id
+	if err := r.Take(s); err != nil { // before the answer: the usage so far comes first
 		return nil, err
 	}
 	r.remember(s) // before the answer, too: it may come when nobody waits for it any more
 	params.ThreadID, params.ExcludeTurns = id, true
-	err = r.reopen(ctx, params, s.threadID)
+	err = r.reopen(ctx, params, s.ThreadID)
 	if err == nil {
 		return nil, nil
 	}
-	r.unregister(s)
+	r.Leave(s)
 	answer, refused := err.(*jsonrpc.Error)
 	if refused {
 		r.forget(s)
 	}
-	s.id = ""
+	s.ID = ""
 	if refused && classify(answer) == unknownSession {
 		return fault.From(r.failure("thread/resume", answer)), nil
 	}
@@ -132,7 +131,7 @@ func (r *Runtime) reopen(ctx context.Context, params openParams, threadID string
 			r.spawn(func() { r.letGo(params.ThreadID) })
 		}
 	}
-	giveUp := r.now().Add(r.agent.Patience)
+	giveUp := r.Now().Add(r.agent.Patience)
 	for wait := r.agent.HandOver; ; wait = min(2*wait, maxHandOver) {
 		err := r.conn.CallLate(ctx, r.agent.Open, "thread/resume", params, nil, late)
 		answer, refused := err.(*jsonrpc.Error)
@@ -140,7 +139,7 @@ func (r *Runtime) reopen(ctx context.Context, params openParams, threadID string
 			return err
 		}
 		c := classify(answer)
-		if c != heldElsewhere && c != shelved || r.now().After(giveUp) || !r.pause(ctx, wait) {
+		if c != heldElsewhere && c != shelved || r.Now().After(giveUp) || !r.pause(ctx, wait) {
 			return err
 		}
 		if c == shelved { // a process died between letting it go and putting it back
@@ -189,61 +188,39 @@ func (r *Runtime) open(ctx context.Context, s *session, spec thread.SessionSpec,
 	if result.Thread.ID == "" {
 		return r.fault(fault.ProviderProtocolError, "thread/start", name+" opened a conversation without an id.", nil)
 	}
-	s.id = result.Thread.ID
-	if err := r.register(s); err != nil {
+	s.ID = result.Thread.ID
+	if err := r.Take(s); err != nil {
 		return err
 	}
 	r.remember(s)
 	return nil
 }
 
-// register makes frames find the session.
-func (r *Runtime) register(s *session) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.loss != nil {
-		return r.loss
-	}
-	if other := r.sessions[s.id]; other != nil {
-		return r.fault(fault.ThreadBusy, "session", "Another turn still runs in this conversation.", nil)
-	}
-	r.sessions[s.id] = s
-	return nil
-}
-
-func (r *Runtime) unregister(s *session) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.sessions[s.id] == s {
-		delete(r.sessions, s.id)
-	}
-}
-
 // remember notes that this process has the conversation in memory, or comes to, and
 // with it the lock on it, until the process ends or lets it go.
 func (r *Runtime) remember(s *session) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if held := r.held[s.threadID]; !slices.Contains(held, s.id) {
-		r.held[s.threadID] = append(held, s.id)
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	if held := r.held[s.ThreadID]; !slices.Contains(held, s.ID) {
+		r.held[s.ThreadID] = append(held, s.ID)
 	}
 }
 
 // forget notes that this process does not have the conversation: it refused to open
 // it.
 func (r *Runtime) forget(s *session) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.held[s.threadID] = slices.DeleteFunc(r.held[s.threadID], func(id string) bool { return id == s.id })
-	if len(r.held[s.threadID]) == 0 {
-		delete(r.held, s.threadID)
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	r.held[s.ThreadID] = slices.DeleteFunc(r.held[s.ThreadID], func(id string) bool { return id == s.ID })
+	if len(r.held[s.ThreadID]) == 0 {
+		delete(r.held, s.ThreadID)
 	}
 }
 
 // holds reports whether a thread's conversation is remembered.
 func (r *Runtime) holds(threadID, id string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
 	return slices.Contains(r.held[threadID], id)
 }
 

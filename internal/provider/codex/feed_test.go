@@ -36,10 +36,13 @@ func running(sink thread.Sink) *Runtime {
 		Write: func(context.Context, []byte) error { return nil }, Post: func([]byte) error { return nil },
 		Changed: func() {}, Log: zerolog.Nop(), Redactor: &fault.Redactor{},
 	})
-	s := &session{r: r, id: "thread", threadID: "t", out: provider.NewOutlet(sink), tools: thread.ModelNames([]thread.Tool{{Name: "add"}})}
-	s.turn = &turn{id: 1, agentID: "turn", accepted: make(chan struct{}), ended: make(chan struct{}), calls: map[string][]jsonrpc.ID{}, told: map[string]bool{}}
-	r.turns = 1
-	r.sessions["thread"] = s
+	s := &session{r: r, Seat: provider.Seat{ID: "thread", ThreadID: "t", Out: provider.NewOutlet(sink)}, tools: thread.ModelNames([]thread.Tool{{Name: "add"}})}
+	r.Taken[s.ID] = s
+	begun, err := s.begin(thread.Turn{ID: 1})
+	if err != nil {
+		panic(err)
+	}
+	s.take(begun, "turn")
 	return r
 }
 

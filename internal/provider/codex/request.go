@@ -68,16 +68,16 @@ func (r *Runtime) called(id jsonrpc.ID, params jsontext.Value) {
 		r.refuse(id, jsonrpc.CodeInvalidParams, "The call cannot be read")
 		return
 	}
-	r.mu.Lock()
-	s := r.sessions[p.ThreadID]
-	if s == nil || s.quarantine != nil || s.closed {
-		r.mu.Unlock()
+	r.Mu.Lock()
+	s := r.Taken[p.ThreadID]
+	if s == nil || s.Muted() {
+		r.Mu.Unlock()
 		r.answerCalls([]jsonrpc.ID{id}, overText)
 		return
 	}
 	t, running := s.owner(notice{TurnID: p.TurnID})
 	if !running || t.cancelled {
-		r.mu.Unlock()
+		r.Mu.Unlock()
 		r.answerCalls([]jsonrpc.ID{id}, overText)
 		return
 	}
@@ -85,23 +85,23 @@ func (r *Runtime) called(id jsonrpc.ID, params jsontext.Value) {
 	if offered {
 		t.calls[p.CallID] = append(t.calls[p.CallID], id)
 	}
-	r.mu.Unlock()
+	r.Mu.Unlock()
 	if !offered {
 		r.answerCalls([]jsonrpc.ID{id}, unknownText)
 		return
 	}
-	s.out.Frame(thread.Frame{Kind: thread.FrameToolCall, Turn: t.id, Call: thread.ToolCall{CallID: p.CallID, Name: tool, Args: p.Arguments.Clone()}})
+	s.Out.Frame(thread.Frame{Kind: thread.FrameToolCall, Turn: t.id, Call: thread.ToolCall{CallID: p.CallID, Name: tool, Args: p.Arguments.Clone()}})
 }
 
 // AnswerTool answers a call. One that nobody waits for any more is no error.
 func (s *session) AnswerTool(_ context.Context, callID string, answer thread.ToolAnswer) error {
-	s.r.mu.Lock()
+	s.r.Mu.Lock()
 	var waiting []jsonrpc.ID
 	if s.turn != nil {
 		waiting = s.turn.calls[callID]
 		delete(s.turn.calls, callID)
 	}
-	s.r.mu.Unlock()
+	s.r.Mu.Unlock()
 	text, ok := provider.AnswerText(answer)
 	for _, id := range waiting {
 		if err := s.r.conn.Reply(id, toolResult(text, ok)); err != nil {

@@ -17,27 +17,16 @@ import (
 // session is one conversation. What is not set once is guarded by the runtime's
 // mutex, except what a turn has told, which is the reader's.
 type session struct {
-	r        *Runtime
-	id       string
-	threadID string
-	out      *provider.Outlet
-	efforts  efforts
-	cwd      string
-	sandbox  sandboxPolicy
-	tools    thread.ToolNames
+	provider.Seat
+	r       *Runtime
+	efforts efforts
+	cwd     string
+	sandbox sandboxPolicy
+	tools   thread.ToolNames
 
-	turn       *turn
-	past       string        // the agent's id of the turn before
-	quarantine chan struct{} // not nil: turn was given up; closed when it is over
-	closed     bool
-	lost       bool      // the agent has it in memory no more
-	opened     time.Time // when it was opened, or looked at, for a turn that has not begun; zero = begun
+	turn *turn
+	past string // the agent's id of the turn before
 }
-
-// reservation is how long a session that was opened for a turn may take that turn
-// although its runtime shall go. It only has to cover what lies between the two
-// steps, which is one commit.
-const reservation = 5 * time.Second
 
 var _ thread.Conversation = (*session)(nil)
 
@@ -62,16 +51,16 @@ func (s *session) StartTurn(ctx context.Context, t thread.Turn) error {
 		return err
 	}
 	params := turnParams{
-		ThreadID: s.id, Input: []inputItem{{"text", t.Text}}, Cwd: s.cwd,
+		ThreadID: s.ID, Input: []inputItem{{"text", t.Text}}, Cwd: s.cwd,
 		Model: s.efforts.model, Effort: s.efforts.reasoning, ApprovalPolicy: never, SandboxPolicy: s.sandbox,
 	}
 	err = s.r.conn.Go(ctx, "turn/start", params, func(result jsontext.Value, err error) { s.answered(begun, result, err) })
 	if err != nil {
-		s.r.mu.Lock()
+		s.r.Mu.Lock()
 		if s.turn == begun { // else the process is gone, and the turn with it
 			s.forget(begun)
 		}
-		s.r.mu.Unlock()
+		s.r.Mu.Unlock()
 		s.r.link.Changed()
 		return fault.CarryUnsent(err, s.r.failure("turn/start", err))
 	}
@@ -88,23 +77,15 @@ func (s *session) StartTurn(ctx context.Context, t thread.Turn) error {
 
 // begin claims the session for a turn.
 func (s *session) begin(t thread.Turn) (*turn, error) {
-	s.r.mu.Lock()
-	defer s.r.mu.Unlock()
-	if s.turn != nil {
-		return nil, s.r.fault(fault.ThreadBusy, "turn/start", "A turn runs in this conversation.", nil)
-	}
-	if !s.alive() {
-		if s.r.loss != nil {
-			return nil, s.r.loss.Unsent()
-		}
-		return nil, s.r.fault(fault.ProviderRuntimeDisconnected, "turn/start", "The conversation is not open any more.", nil).Unsent()
+	s.r.Mu.Lock()
+	defer s.r.Mu.Unlock()
+	if err := s.r.Begin(s, t.ID, "turn/start"); err != nil {
+		return nil, err
 	}
 	s.turn = &turn{
 		id: t.ID, accepted: make(chan struct{}), ended: make(chan struct{}),
 		calls: map[string][]jsonrpc.ID{}, told: map[string]bool{},
 	}
-	s.opened = time.Time{}
-	s.r.turns++
 	return s.turn, nil
 }
 
@@ -112,47 +93,12 @@ func (s *session) begin(t thread.Turn) (*turn, error) {
 func (s *session) forget(t *turn) {
 	s.turn = nil
 	s.past = t.agentID
-	if s.quarantine != nil {
-		s.r.quarantined--
-		close(s.quarantine)
-		s.quarantine = nil
-		s.closed = true
-		delete(s.r.sessions, s.id)
-	} else {
-		s.r.turns--
-	}
+	s.r.End(s)
 	close(t.ended)
 }
 
-// Alive reports whether turns can be started. A caller who hears yes has a moment
-// to start one, even if the process is to go meanwhile.
-func (s *session) Alive() bool {
-	s.r.mu.Lock()
-	defer s.r.mu.Unlock()
-	alive := s.alive()
-	if alive && s.turn == nil {
-		s.opened = s.r.now()
-	}
-	return alive
-}
-
-// alive is Alive with the mutex held. A runtime in which another thread's turn
-// does not end is left alone.
-func (s *session) alive() bool {
-	if s.closed || s.lost || s.quarantine != nil || s.r.loss != nil || s.r.conn.Err() != nil {
-		return false
-	}
-	if s.turn != nil {
-		return true
-	}
-	return !s.r.ending && (s.reserved() || (!s.r.draining && s.r.quarantined == 0))
-}
-
-// reserved reports whether the session waits for the turn that it was opened for.
-// The mutex is held.
-func (s *session) reserved() bool {
-	return !s.opened.IsZero() && s.r.now().Sub(s.opened) < reservation
-}
+// Alive reports whether turns can be started.
+func (s *session) Alive() bool { return s.r.Alive(s) }
 
 // owner returns the running turn if a notification belongs to it: what is told of
 // an older one, as the usage after a resume, does not. The mutex is held.
@@ -182,23 +128,23 @@ func (s *session) answered(t *turn, answer jsontext.Value, err error) {
 	if err == nil {
 		err = jsonrpc.Unmarshal(answer, &result)
 		if err == nil && result.Turn.ID != "" {
-			s.r.mu.Lock()
+			s.r.Mu.Lock()
 			s.take(t, result.Turn.ID)
-			s.r.mu.Unlock()
+			s.r.Mu.Unlock()
 			return
 		}
 	}
-	s.r.mu.Lock()
+	s.r.Mu.Lock()
 	known := t.agentID != ""
-	s.r.mu.Unlock()
+	s.r.Mu.Unlock()
 	if known || errors.Is(err, jsonrpc.ErrTooLong) { // the agent works on it, whatever became of its answer
 		return
 	}
 	e := fault.From(s.r.failure("turn/start", err))
 	if answer, refused := err.(*jsonrpc.Error); refused && classify(answer) == unknownSession {
-		s.r.mu.Lock()
-		s.opened, s.lost = time.Time{}, true // the next turn opens it again
-		s.r.mu.Unlock()
+		s.r.Mu.Lock()
+		s.Lost = true // the next turn opens it again
+		s.r.Mu.Unlock()
 	}
 	if err == nil {
 		e = s.r.fault(fault.ProviderProtocolError, "turn/start", name+" began a turn without an id.", nil)
@@ -217,18 +163,18 @@ func (s *session) hear(method string, t *turn, n notice) {
 	}
 	switch {
 	case method == "item/agentMessage/delta" && n.Delta != "":
-		s.out.Frame(thread.Frame{Kind: thread.FrameDelta, Turn: t.id, Text: n.Delta})
+		s.Out.Frame(thread.Frame{Kind: thread.FrameDelta, Turn: t.id, Text: n.Delta})
 	case method == "item/completed" && n.Item.Type == "agentMessage":
 		s.message(t, n.Item)
 	default:
-		s.out.Frame(thread.Frame{Kind: thread.FrameActivity, Turn: t.id})
+		s.Out.Frame(thread.Frame{Kind: thread.FrameActivity, Turn: t.id})
 	}
 }
 
 func (s *session) muted() bool {
-	s.r.mu.Lock()
-	defer s.r.mu.Unlock()
-	return s.quarantine != nil || s.closed
+	s.r.Mu.Lock()
+	defer s.r.Mu.Unlock()
+	return s.Muted()
 }
 
 // message passes a complete message on, once.
@@ -237,7 +183,7 @@ func (s *session) message(t *turn, m item) {
 		return
 	}
 	t.told[m.ID] = true
-	s.out.Frame(thread.Frame{Kind: thread.FrameMessage, Turn: t.id, Text: m.Text})
+	s.Out.Frame(thread.Frame{Kind: thread.FrameMessage, Turn: t.id, Text: m.Text})
 }
 
 // usage passes on the conversation's total.
@@ -250,7 +196,7 @@ func (s *session) usage(t *turn, n notice) {
 	if t != nil {
 		f.Turn = t.id
 	}
-	s.out.Frame(f)
+	s.Out.Frame(f)
 }
 
 // completed ends a turn of which the agent says that it is over. It runs on the
@@ -278,34 +224,34 @@ func (s *session) completed(t *turn, n notice) {
 
 // finish passes on the end of a turn. It runs on the reader.
 func (s *session) finish(t *turn, outcome thread.Outcome, e *fault.Error) {
-	s.r.mu.Lock()
+	s.r.Mu.Lock()
 	if s.turn != t { // lost with the process
-		s.r.mu.Unlock()
+		s.r.Mu.Unlock()
 		return
 	}
-	fenced, shut := s.quarantine != nil, s.closed
+	fenced, shut := s.Fenced(), s.Closed
 	open := takeCalls(t)
 	cancelled := t.cancelled
 	s.forget(t)
-	s.r.mu.Unlock()
+	s.r.Mu.Unlock()
 	s.r.answerCalls(open, overText)
 	if cancelled || fenced {
 		// An interrupt leaves the commands that ran going on in the background. The
 		// request goes out before any later turn's.
-		s.r.tell("thread/backgroundTerminals/clean", threadParams{s.id})
+		s.r.tell("thread/backgroundTerminals/clean", threadParams{s.ID})
 	}
 	// A fenced session stays subscribed: its thread may be opening it again.
 	if !fenced && !shut {
-		s.out.Frame(thread.Frame{Kind: thread.FrameFinished, Turn: t.id, Outcome: outcome, Err: e})
+		s.Out.Frame(thread.Frame{Kind: thread.FrameFinished, Turn: t.id, Outcome: outcome, Err: e})
 	}
 	s.r.link.Changed()
 }
 
 // Cancel asks the agent to stop the turn. Open tool calls are answered first.
 func (s *session) Cancel(_ context.Context, turnID uint64) error {
-	s.r.mu.Lock()
+	s.r.Mu.Lock()
 	t := s.turn
-	s.r.mu.Unlock()
+	s.r.Mu.Unlock()
 	if t != nil && t.id == turnID {
 		s.cancel(t)
 	}
@@ -314,14 +260,14 @@ func (s *session) Cancel(_ context.Context, turnID uint64) error {
 
 // cancel interrupts a turn, once.
 func (s *session) cancel(t *turn) {
-	s.r.mu.Lock()
+	s.r.Mu.Lock()
 	if t.cancelled || s.turn != t {
-		s.r.mu.Unlock()
+		s.r.Mu.Unlock()
 		return
 	}
 	t.cancelled = true
 	open := takeCalls(t)
-	s.r.mu.Unlock()
+	s.r.Mu.Unlock()
 	s.r.answerCalls(open, cancelledText)
 	s.r.spawn(func() { s.interrupt(t) })
 }
@@ -336,9 +282,9 @@ func (s *session) interrupt(t *turn) {
 	case <-s.r.conn.Done():
 		return
 	}
-	s.r.mu.Lock()
-	params := interruptParams{s.id, t.agentID}
-	s.r.mu.Unlock()
+	s.r.Mu.Lock()
+	params := interruptParams{s.ID, t.agentID}
+	s.r.Mu.Unlock()
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for {
@@ -359,59 +305,30 @@ func (s *session) interrupt(t *turn) {
 }
 
 // Abandon fences off a turn that did not end.
-func (s *session) Abandon(turnID uint64) {
-	s.r.mu.Lock()
-	fenced := s.turn != nil && s.turn.id == turnID && s.fence()
-	s.r.mu.Unlock()
-	if fenced {
-		s.out.Shut()
-		s.r.link.Changed()
-	}
-}
-
-// fence puts the session into quarantine. The mutex is held.
-func (s *session) fence() bool {
-	if s.quarantine != nil || s.r.loss != nil {
-		return false
-	}
-	s.quarantine = make(chan struct{})
-	s.r.turns--
-	s.r.quarantined++
-	return true
-}
+func (s *session) Abandon(turnID uint64) { s.r.Abandon(s, turnID) }
 
 // Close ends the session in the agent, best effort. With a turn still running it
 // interrupts that and fences it off.
 func (s *session) Close(ctx context.Context) error {
-	s.r.mu.Lock()
-	if s.closed {
-		s.r.mu.Unlock()
+	s.r.Mu.Lock()
+	if s.Closed {
+		s.r.Mu.Unlock()
 		return nil
 	}
-	t, gone := s.turn, s.r.loss != nil
-	s.r.mu.Unlock()
-	s.out.Shut()
+	t, gone := s.turn, s.r.Loss != nil
+	s.r.Mu.Unlock()
+	s.Out.Shut()
 	if gone {
 		return nil
 	}
 	if t != nil {
 		s.cancel(t)
 	}
-	s.r.mu.Lock()
-	if s.turn != nil {
-		s.fence() // its end does the rest
-		s.r.mu.Unlock()
-		s.r.link.Changed()
+	if s.r.Vacate(s) {
 		return nil
 	}
-	s.closed = true
-	if s.r.sessions[s.id] == s {
-		delete(s.r.sessions, s.id)
-	}
-	s.r.mu.Unlock()
-	s.r.link.Changed()
 	for _, method := range []string{"thread/backgroundTerminals/clean", "thread/unsubscribe"} {
-		if err := s.r.conn.Call(ctx, s.r.agent.Control, method, threadParams{s.id}, nil); err != nil {
+		if err := s.r.conn.Call(ctx, s.r.agent.Control, method, threadParams{s.ID}, nil); err != nil {
 			return s.r.failure(method, err)
 		}
 	}
