@@ -4,21 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"syscall"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
-
-// mountedEnv marks the process that has a mount namespace of its own.
-const mountedEnv = "PEDELEC_E2E_MOUNTS"
 
 // Sizes of the full disk.
 const (
-	diskSize     = "size=4m"
 	answerBytes  = 300_000 // more than the database has free pages for
 	mostRefusals = 2_000   // threads that are tried until the disk refuses one
 )
@@ -32,17 +24,7 @@ func TestDiskFullInATurn(t *testing.T) {
 		return
 	}
 	home := newHome(t)
-	if err := errors.Join(
-		unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""),
-		unix.Mount("tmpfs", home, "tmpfs", 0, diskSize+",mode=0700"),
-	); err != nil {
-		t.Fatalf("mount: %v", err)
-	}
-	defer func() {
-		if err := unix.Unmount(home, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	}()
+	mount(t, home, diskSize)
 	writeSettings(t, home, nil)
 	work := filepath.Join(filepath.Dir(home), "work")
 	d := start(t, home)
@@ -177,28 +159,5 @@ func fill(t *testing.T, path string) {
 			t.Fatal(err)
 		}
 		size /= 2
-	}
-}
-
-// inMountNamespace runs the test again where mounts are its own.
-func inMountNamespace(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("only root can mount a small disk")
-	}
-	runtime.LockOSThread() // the kernel kills the child when this thread is gone
-	defer runtime.UnlockOSThread()
-	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v")
-	cmd.Env = append(os.Environ(), mountedEnv+"=1", "PEDELEC_E2E_BINARY="+binary)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
-	out, err := cmd.CombinedOutput()
-	var exit *exec.ExitError
-	switch {
-	case err == nil:
-		t.Logf("in a mount namespace:\n%s", out)
-	case errors.As(err, &exit):
-		t.Errorf("in a mount namespace: %v\n%s", err, out)
-	default:
-		t.Skipf("no mount namespace can be made: %v", err)
 	}
 }

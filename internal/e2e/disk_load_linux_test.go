@@ -12,8 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
 
 // Shape of the load while a disk fills up.
@@ -39,18 +37,10 @@ func onSmallDisk(t *testing.T, folder func(home, work string) string) *fullDisk 
 	t.Helper()
 	f := &fullDisk{crash: newCrash(t)}
 	f.small = folder(f.home, f.work)
-	if err := errors.Join(
-		os.MkdirAll(f.small, 0o700),
-		unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""),
-		unix.Mount("tmpfs", f.small, "tmpfs", 0, diskSize+",mode=0700"),
-	); err != nil {
-		t.Fatalf("mount: %v", err)
+	if err := os.MkdirAll(f.small, 0o700); err != nil {
+		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(f.small, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
+	mount(t, f.small, diskSize)
 	writeSettings(t, f.home, object{"allowedOrigins": []string{crashOrigin}})
 	f.d = start(t, f.home, "PEDELEC_DURATIONS=retry=50ms")
 	f.ask()
@@ -269,17 +259,7 @@ func TestFirstStartOnAFullDisk(t *testing.T) {
 		return
 	}
 	home := newHome(t)
-	if err := errors.Join(
-		unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""),
-		unix.Mount("tmpfs", home, "tmpfs", 0, diskSize+",mode=0700"),
-	); err != nil {
-		t.Fatalf("mount: %v", err)
-	}
-	defer func() {
-		if err := unix.Unmount(home, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	}()
+	mount(t, home, diskSize)
 	writeSettings(t, home, nil)
 	filler := filepath.Join(home, "filler")
 	fill(t, filler)

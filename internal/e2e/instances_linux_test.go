@@ -261,19 +261,9 @@ func TestStartOnADiskThatTakesNothing(t *testing.T) {
 		inMountNamespace(t)
 		return
 	}
-	if err := unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
-		t.Fatal(err)
-	}
-	mount := func(t *testing.T) string {
+	small := func(t *testing.T) string {
 		home := newHome(t)
-		if err := unix.Mount("tmpfs", home, "tmpfs", 0, "size=1m,mode=0700"); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := unix.Unmount(home, unix.MNT_DETACH); err != nil {
-				t.Error(err)
-			}
-		})
+		mount(t, home, "size=1m")
 		return home
 	}
 	readOnly := func(t *testing.T, home string) {
@@ -282,12 +272,12 @@ func TestStartOnADiskThatTakesNothing(t *testing.T) {
 		}
 	}
 	t.Run("read-only and empty", func(t *testing.T) {
-		home := mount(t)
+		home := small(t)
 		readOnly(t, home)
 		launch(t, home).wantRefusal("the folder $home/logs cannot be made: mkdir $home/logs: read-only file system; choose another home folder with --home DIR\n")
 	})
 	t.Run("read-only with what a daemon left", func(t *testing.T) {
-		home := mount(t)
+		home := small(t)
 		writeSettings(t, home, nil)
 		if code, err := start(t, home).stop(); err != nil || code != 0 {
 			t.Fatalf("it left with %d: %v", code, err)
@@ -296,12 +286,12 @@ func TestStartOnADiskThatTakesNothing(t *testing.T) {
 		launch(t, home).wantRefusal("the instance lock $lock cannot be opened (read-only file system); choose another home folder with --home DIR\n")
 	})
 	t.Run("full and empty", func(t *testing.T) {
-		home := mount(t)
+		home := small(t)
 		fill(t, filepath.Join(home, "filler"))
 		launch(t, home).wantRefusal("The disk has no room for the database $home/core.db. Make some, then start again. (STORAGE_FULL)\n")
 	})
 	t.Run("full with what a daemon left", func(t *testing.T) {
-		home := mount(t)
+		home := small(t)
 		writeSettings(t, home, nil)
 		if code, err := start(t, home).stop(); err != nil || code != 0 {
 			t.Fatalf("it left with %d: %v", code, err)

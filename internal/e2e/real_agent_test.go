@@ -86,20 +86,7 @@ func newAgentStage(t *testing.T, a *realAgent) *agentStage {
 	if err != nil {
 		t.Skipf("no real agent: %v", err)
 	}
-	if offline() {
-		t.Log("the agent runs without any network but loopback")
-	} else {
-		t.Log("the agent runs with the machine's network: no namespace could be made")
-	}
-	model, err := modelserver.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := model.Close(); err != nil {
-			t.Errorf("model server: %v", err)
-		}
-	})
+	model := startModel(t)
 	s := &agentStage{&realStage{T: t, home: newHome(t), program: launcher, model: model}, a}
 	dir := filepath.Dir(s.home)
 	s.work = filepath.Join(dir, "work")

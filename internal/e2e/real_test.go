@@ -28,14 +28,10 @@ type realStage struct {
 	d          *daemon
 }
 
-func newRealStage(t *testing.T) *realStage {
-	if !*realAgents {
-		t.Skip("real agents are driven only with -real (make e2e-real)")
-	}
-	program, err := installOpenCode()
-	if err != nil {
-		t.Skipf("no real agent: %v", err)
-	}
+// startModel starts the model server for the agent of a test, and says what network
+// that agent has.
+func startModel(t *testing.T) *modelserver.Server {
+	t.Helper()
 	if offline() {
 		t.Log("the agent runs without any network but loopback")
 	} else {
@@ -50,6 +46,18 @@ func newRealStage(t *testing.T) *realStage {
 			t.Errorf("model server: %v", err)
 		}
 	})
+	return model
+}
+
+func newRealStage(t *testing.T) *realStage {
+	if !*realAgents {
+		t.Skip("real agents are driven only with -real (make e2e-real)")
+	}
+	program, err := installOpenCode()
+	if err != nil {
+		t.Skipf("no real agent: %v", err)
+	}
+	model := startModel(t)
 	s := &realStage{T: t, home: newHome(t), program: program, model: model}
 	dir := filepath.Dir(s.home)
 	s.work = filepath.Join(dir, "work")

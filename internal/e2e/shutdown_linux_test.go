@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -10,8 +9,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // TestTheDaemonLeavesAFullDisk tells a daemon to leave that cannot record how its
@@ -23,17 +20,7 @@ func TestTheDaemonLeavesAFullDisk(t *testing.T) {
 		return
 	}
 	home := newHome(t)
-	if err := errors.Join(
-		unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""),
-		unix.Mount("tmpfs", home, "tmpfs", 0, diskSize+",mode=0700"),
-	); err != nil {
-		t.Fatalf("mount: %v", err)
-	}
-	defer func() {
-		if err := unix.Unmount(home, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	}()
+	mount(t, home, diskSize)
 	writeSettings(t, home, nil)
 	d := start(t, home)
 	p := newPage(t, d, nil)
