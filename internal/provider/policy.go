@@ -4,9 +4,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
+	"unicode"
 
 	"github.com/pedelec/pedelec-core/internal/thread"
 )
@@ -64,25 +66,47 @@ func (p Policy) allowsCommands(q Question) bool {
 }
 
 // contains reports whether a path, with every symbolic link resolved, lies in the
-// workspace. A path that the agent might expand, or that cannot be resolved, does
-// not.
+// workspace. A path that the agent might read in another way, or that cannot be
+// resolved, does not.
 func (p Policy) contains(path string) bool {
-	if path == "" || strings.HasPrefix(path, "~") || strings.Contains(path, "://") || strings.ContainsRune(path, 0) {
+	if path == "" || path != trim(path) || strings.HasPrefix(path, "~") || isURL.MatchString(path) || strings.ContainsRune(path, 0) {
 		return false
 	}
-	if !filepath.IsAbs(path) {
+	if !standsAlone(path) {
 		path = p.Workspace + string(filepath.Separator) + path // not Join: it would resolve ".." before links
+	}
+	if !filepath.IsAbs(path) {
+		return false // of another folder or drive of Windows
 	}
 	root, err := filepath.EvalSymlinks(p.Workspace)
 	if err != nil {
 		return false
 	}
-	real, ok := resolve(path)
-	if !ok {
-		return false
+	// The system takes a step up behind links, many agents before it looks at them.
+	for _, read := range []string{path, filepath.Clean(path)} {
+		real, ok := resolve(read)
+		if !ok {
+			return false
+		}
+		if rel, err := filepath.Rel(root, real); err != nil || !filepath.IsLocal(rel) {
+			return false
+		}
 	}
-	rel, err := filepath.Rel(root, real)
-	return err == nil && filepath.IsLocal(rel)
+	return true
+}
+
+// isURL matches what an agent may take for an address: file:/etc/passwd is one, too.
+var isURL = regexp.MustCompile(`://|^(?i:file):`)
+
+// standsAlone reports whether the folder does not matter in which a path is used. On
+// Windows there are such that are not absolute.
+func standsAlone(path string) bool {
+	return filepath.IsAbs(path) || path != "" && os.IsPathSeparator(path[0]) || filepath.VolumeName(path) != ""
+}
+
+// trim takes away the white space around a path, as some agents do before they use it.
+func trim(path string) string {
+	return strings.TrimFunc(path, func(r rune) bool { return unicode.IsSpace(r) || r == '\ufeff' })
 }
 
 // resolve follows every link of a path whose last parts may not exist yet.

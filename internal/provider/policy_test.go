@@ -178,6 +178,44 @@ func TestPathsMustAllLieInTheWorkspaceWithLinksResolved(t *testing.T) {
 	}
 }
 
+// TestAStepUpBehindALinkIsJudgedAsAgentsTakeIt: the system follows a link before it
+// steps up, most agents clean the path before they ask the system. Behind a link that
+// leads deeper into the workspace the second leaves it, and was allowed.
+func TestAStepUpBehindALinkIsJudgedAsAgentsTakeIt(t *testing.T) {
+	ws := filepath.Join(t.TempDir(), "ws")
+	mustDo(t, os.MkdirAll(filepath.Join(ws, "a", "b", "c"), 0o700))
+	if err := os.Symlink(filepath.Join(ws, "a", "b", "c"), filepath.Join(ws, "deep")); err != nil {
+		t.Skipf("this system makes no symbolic links: %v", err)
+	}
+	p := Policy{Permission: thread.PermitWorkspace, Workspace: ws}
+	for path, allowed := range map[string]bool{
+		"deep/../x":             true,
+		"deep/../../x":          false,
+		ws + "/deep/../../x":    false,
+		"a/b/c/../../x":         true,
+		"deep/../../../ws/file": false,
+	} {
+		if got := p.Allows(Question{Paths: []string{path}}); got != allowed {
+			t.Errorf("%q allowed = %v, want %v", path, got, allowed)
+		}
+	}
+}
+
+// TestAPathThatAnAgentReadsDifferentlyIsRefused: agents take white space from the ends
+// of a path, and file: without slashes for an address. Both passed for odd names in
+// the workspace.
+func TestAPathThatAnAgentReadsDifferentlyIsRefused(t *testing.T) {
+	p := Policy{Permission: thread.PermitWorkspace, Workspace: t.TempDir()}
+	for _, path := range []string{" /etc/passwd", "\t/etc/passwd", "\ufeff/etc/passwd", "\u00a0~/x", "x\n", "file:/etc/passwd", "FILE:/etc/passwd"} {
+		if p.Allows(Question{Paths: []string{path}}) {
+			t.Errorf("%q is allowed", path)
+		}
+	}
+	if !p.Allows(Question{Paths: []string{"a name with spaces"}}) {
+		t.Error("spaces within a name are refused")
+	}
+}
+
 func TestPermissionWidensAndNarrows(t *testing.T) {
 	ws := t.TempDir()
 	edit, read := Question{Paths: []string{ws}}, Question{Reads: true, Paths: []string{ws}}
