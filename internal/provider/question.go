@@ -8,8 +8,9 @@ import (
 	"github.com/pedelec/pedelec-core/internal/provider/jsonrpc"
 )
 
-// inputDepth is how deep a tool's input is searched for paths and commands.
-const inputDepth = 8
+// inputDepth is how deep a tool's input is searched for paths and commands, objects
+// and arrays both counted.
+const inputDepth = 16
 
 // maxPaths bounds the work for one question; one that names more is refused.
 const maxPaths = 1000
@@ -19,18 +20,30 @@ const maxPaths = 1000
 // refused.
 func (q *Question) Collect(input jsontext.Value) {
 	collect(q, input, inputDepth)
+	q.bound()
+}
+
+// bound makes a question that names too much one that is refused, whatever is still
+// added to it.
+func (q *Question) bound() {
 	if len(q.Paths) > maxPaths {
-		q.Paths = nil
+		q.Paths = []string{""}
 	}
 }
 
 // collect is Collect down to a depth.
 func collect(q *Question, input jsontext.Value, depth int) {
-	if input.Kind() != '{' {
+	if kind := input.Kind(); kind != '{' && kind != '[' {
 		return
 	}
 	if depth == 0 {
 		q.Paths = append(q.Paths, "") // too deep to be sure: refused
+		return
+	}
+	if input.Kind() == '[' {
+		for _, inner := range elementsOf(input) {
+			collect(q, inner, depth-1)
+		}
 		return
 	}
 	var members map[string]jsontext.Value
@@ -43,11 +56,9 @@ func collect(q *Question, input jsontext.Value, depth int) {
 		case isCommandKey(key):
 			collectCommand(q, value)
 		case isPathKey(key):
-			q.Paths = append(q.Paths, stringsOf(value)...)
+			q.Paths = append(q.Paths, stringsOf(value, depth)...)
 		}
-		for _, inner := range objectsOf(value) {
-			collect(q, inner, depth-1)
-		}
+		collect(q, value, depth-1)
 	}
 }
 
@@ -78,44 +89,31 @@ func collectCommand(q *Question, value jsontext.Value) {
 	case '"':
 		q.Commands = append(q.Commands, jsonrpc.Text(value))
 	case '[':
-		q.Argvs = append(q.Argvs, stringsOf(value))
+		q.Argvs = append(q.Argvs, stringsOf(value, inputDepth))
 	default:
 		q.Argvs = append(q.Argvs, nil) // no command that we know: refused
 	}
 }
 
-// stringsOf returns a string, or the strings of an array.
-func stringsOf(value jsontext.Value) []string {
-	switch value.Kind() {
-	case '"':
+// stringsOf returns a string, or the strings of an array, down to a depth.
+func stringsOf(value jsontext.Value, depth int) []string {
+	switch {
+	case value.Kind() == '"':
 		return []string{jsonrpc.Text(value)}
-	case '[':
-		var all []jsontext.Value
-		if jsonrpc.Unmarshal(value, &all) != nil {
-			return nil
-		}
-		var texts []string
-		for _, v := range all {
-			if v.Kind() == '"' {
-				texts = append(texts, jsonrpc.Text(v))
-			}
-		}
-		return texts
+	case value.Kind() == '[' && depth == 0:
+		return []string{""} // too deep to be sure: refused
 	}
-	return nil
+	var texts []string
+	for _, v := range elementsOf(value) {
+		texts = append(texts, stringsOf(v, depth-1)...)
+	}
+	return texts
 }
 
-// objectsOf returns an object, or the objects of an array.
-func objectsOf(value jsontext.Value) []jsontext.Value {
-	switch value.Kind() {
-	case '{':
-		return []jsontext.Value{value}
-	case '[':
-		var all []jsontext.Value
-		if jsonrpc.Unmarshal(value, &all) != nil {
-			return nil
-		}
-		return all
+// elementsOf returns the elements of an array.
+func elementsOf(value jsontext.Value) (all []jsontext.Value) {
+	if value.Kind() != '[' || jsonrpc.Unmarshal(value, &all) != nil {
+		return nil
 	}
-	return nil
+	return all
 }
