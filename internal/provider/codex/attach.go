@@ -104,7 +104,7 @@ func (r *Runtime) resume(ctx context.Context, s *session, id string, params open
 	if err := r.Take(s); err != nil { // before the answer: the usage so far comes first
 		return nil, err
 	}
-	r.remember(s) // before the answer, too: it may come when nobody waits for it any more
+	added := r.remember(s) // before the answer, too: it may come when nobody waits for it any more
 	params.ThreadID, params.ExcludeTurns = id, true
 	err = r.reopen(ctx, params, s.ThreadID)
 	if err == nil {
@@ -112,7 +112,7 @@ func (r *Runtime) resume(ctx context.Context, s *session, id string, params open
 	}
 	r.Leave(s)
 	answer, refused := err.(*jsonrpc.Error)
-	if refused {
+	if refused && added { // one that it had, it still has, whatever it refuses now
 		r.forget(s)
 	}
 	s.ID = ""
@@ -197,13 +197,17 @@ func (r *Runtime) open(ctx context.Context, s *session, spec thread.SessionSpec,
 }
 
 // remember notes that this process has the conversation in memory, or comes to, and
-// with it the lock on it, until the process ends or lets it go.
-func (r *Runtime) remember(s *session) {
+// with it the lock on it, until the process ends or lets it go. It reports whether
+// that was not known before.
+func (r *Runtime) remember(s *session) (added bool) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
-	if held := r.held[s.ThreadID]; !slices.Contains(held, s.ID) {
-		r.held[s.ThreadID] = append(held, s.ID)
+	held := r.held[s.ThreadID]
+	if slices.Contains(held, s.ID) {
+		return false
 	}
+	r.held[s.ThreadID] = append(held, s.ID)
+	return true
 }
 
 // forget notes that this process does not have the conversation: it refused to open

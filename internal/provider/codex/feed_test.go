@@ -73,6 +73,41 @@ func TestAConversationThatIsResumedAfterItsThreadHasLeftIsLetGo(t *testing.T) {
 	})
 }
 
+// A process that has a conversation and refuses to open it once more, for want of a
+// login perhaps, still has it, and the lock on it.
+func TestAConversationThatIsHeldIsLetGoThoughItsResumeWasRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var written []string
+		r := running(&blind{})
+		r.link.Write = func(_ context.Context, line []byte) error {
+			written = append(written, string(line))
+			return nil
+		}
+		r.conn = jsonrpc.New(jsonrpc.Config{Write: r.link.Write, Post: r.link.Post, Handler: r})
+		spec := thread.SessionSpec{ThreadID: "t2", SessionID: "conversation"}
+		attach := func(answer string) {
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				_, _ = r.Attach(t.Context(), spec, &blind{}) // its outcome shows in what is held
+			}()
+			synctest.Wait()
+			r.Feed([]byte(answer))
+			<-done
+		}
+		attach(`{"id":1,"result":{"thread":{"id":"conversation"}}}`)
+		attach(`{"id":2,"error":{"code":-32603,"message":"not now"}}`)
+		written = nil
+		r.Detach("t2")
+		synctest.Wait()
+		if len(written) != 1 || !strings.Contains(written[0], `"thread/archive"`) {
+			t.Errorf("written %q", written)
+		}
+		r.Gone(fault.New(fault.ProviderRuntimeDisconnected, "Over."))
+		r.tasks.Wait()
+	})
+}
+
 // recorded returns the lines of recorded conversations that the agent wrote, as if they
 // were about the session and the turn of running.
 func recorded(f *testing.F) (lines [][]byte) {
