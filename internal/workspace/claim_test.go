@@ -48,6 +48,26 @@ func TestAFailedCreationLeavesTheFolderToTheOther(t *testing.T) {
 			t.Error("the folder is gone")
 		}
 	})
+	t.Run("that came through a link", func(t *testing.T) { // two names were two folders
+		m, home := newManager(t)
+		must(t, os.Mkdir(filepath.Join(home, "real"), 0o700))
+		if err := os.Symlink(filepath.Join(home, "real"), filepath.Join(home, "link")); err != nil {
+			t.Skipf("this system makes no symbolic links: %v", err)
+		}
+		path := filepath.Join(home, "real", "project")
+		_, _, undoFirst, err := m.CreateCustom(path, "1", "https://app.example")
+		must(t, err)
+		_, keepSecond, _, err := m.CreateCustom(filepath.Join(home, "link", "project"), "1", "https://app.example")
+		must(t, err)
+		undoFirst()
+		if !exists(t, filepath.Join(path, markerName)) {
+			t.Error("the folder or its marker is gone")
+		}
+		keepSecond()
+		if n := len(m.claims.open); n > 0 {
+			t.Errorf("%d claims are left", n)
+		}
+	})
 	t.Run("of a folder beside it", func(t *testing.T) {
 		m, home := newManager(t)
 		_, _, undoFirst, err := m.CreateCustom(filepath.Join(home, "deep", "one"), "", "")

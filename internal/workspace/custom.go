@@ -36,7 +36,8 @@ func (m *Manager) CreateCustom(path, sdkVersion, origin string) (canonicalPath s
 	if rule := m.overlap(clean); rule != "" {
 		return "", nil, nil, m.pathInvalid(path, rule)
 	}
-	used, err := m.makePath(clean)
+	// By its real name: creations that share a folder may spell it differently.
+	used, err := m.makePath(resolve(clean))
 	var outcome sync.Once
 	undo = func() { outcome.Do(func() { m.claims.undo(used) }) }
 	keep = func() { outcome.Do(func() { m.claims.keep(used) }) }
