@@ -250,9 +250,9 @@ func TestWhatAKilledWriterLeftIsRemovedWhereTheFileReallyIs(t *testing.T) {
 	elsewhere := t.TempDir()
 	real := filepath.Join(elsewhere, "real.json")
 	path := filepath.Join(t.TempDir(), "settings.json")
-	keep := filepath.Join(elsewhere, ".settings-mine")
+	keep, theirs := filepath.Join(elsewhere, ".settings-mine"), filepath.Join(elsewhere, ".settings-mine.tmp")
 	left := filepath.Join(elsewhere, ".settings-123.tmp")
-	for _, name := range []string{real, keep, left} {
+	for _, name := range []string{real, keep, theirs, left} {
 		if err := os.WriteFile(name, []byte("{}"), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -266,7 +266,7 @@ func TestWhatAKilledWriterLeftIsRemovedWhereTheFileReallyIs(t *testing.T) {
 	if _, err := os.Lstat(left); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%s: %v; it should be gone", left, err)
 	}
-	for _, name := range []string{real, keep, path} {
+	for _, name := range []string{real, keep, theirs, path} {
 		if _, err := os.Lstat(name); err != nil {
 			t.Error(err)
 		}

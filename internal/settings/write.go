@@ -67,11 +67,19 @@ func (f *File) RemoveLeftovers() error {
 	}
 	var failed error
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), temporaryPrefix) && strings.HasSuffix(e.Name(), temporarySuffix) && e.Type().IsRegular() {
+		if isTemporary(e.Name()) && e.Type().IsRegular() {
 			failed = errors.Join(failed, os.Remove(filepath.Join(dir, e.Name())))
 		}
 	}
 	return failed
+}
+
+// isTemporary reports whether a file is named as one of ours: the folder is the
+// user's, if the file is a link.
+func isTemporary(name string) bool {
+	rest, begins := strings.CutPrefix(name, temporaryPrefix)
+	digits, ends := strings.CutSuffix(rest, temporarySuffix)
+	return begins && ends && digits != "" && strings.Trim(digits, "0123456789") == ""
 }
 
 // target is the file that is written: where the path leads, if it is a link.
