@@ -148,12 +148,16 @@ func (s *Store) scanThreads(op string, bucket []byte, after string, visit visito
 func (s *Store) scan(op string, bucket []byte, after string, visit visitor) error {
 	p := &position{key: []byte(after)}
 	for !p.done {
+		p.tookBack = false
 		err := s.view(op, func(tx *bolt.Tx) error { return p.walk(tx.Bucket(bucket).Cursor(), visit) })
 		if err == nil {
 			continue
 		}
 		if !errors.Is(err, errDamaged) || p.refused {
 			return err
+		}
+		if p.tookBack {
+			continue
 		}
 		if known := s.passOver(op, bucket, p); !known {
 			return err
@@ -190,7 +194,9 @@ type position struct {
 	done    bool
 	refused bool // the visitor ended the scan
 
-	spare []byte
+	spare    []byte // the one before
+	odd      []byte // one that was too large for its place; key is the one behind it
+	tookBack bool   // the last walk found it
 }
 
 // moveTo puts the position behind a key. The key may turn out to be unreadable, so
@@ -203,12 +209,18 @@ func (p *position) moveTo(key []byte) {
 // walk visits what follows, up to the bounds of one transaction.
 func (p *position) walk(c *bolt.Cursor, visit visitor) error {
 	k, v := c.Seek(p.key)
-	if k != nil && !p.at && bytes.Equal(k, p.key) {
+	if k != nil && (!p.at && bytes.Equal(k, p.key) || p.odd != nil && bytes.Equal(k, p.odd)) {
 		k, v = c.Next()
 	}
+	p.odd = nil
 	keys, copiedBytes := 0, 0
 	for ; k != nil; k, v = c.Next() {
 		if order := bytes.Compare(k, p.key); order < 0 || order == 0 && !p.at || len(k) > maxKeyBytes {
+			if order < 0 && !p.at && len(k) <= maxKeyBytes && p.spare != nil && bytes.Compare(k, p.spare) > 0 {
+				// This one fits, so it is the last one that did not. To go on behind that
+				// would hide all that lies between. It ends, since spare only grows.
+				p.odd, p.key, p.at, p.tookBack = p.key, bytes.Clone(k), true, true
+			}
 			return fmt.Errorf("%w: a key is not where it belongs", errDamaged)
 		}
 		copied, more, err := visit(c.Bucket().Tx(), k, v)

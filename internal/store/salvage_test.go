@@ -208,6 +208,63 @@ func checkLists(t *testing.T, path, bucket string, lost func(id string) bool) {
 	}
 }
 
+// TestOneKeyThatIsTooLargeHidesNothing: a key in which a bit had flipped upward was
+// taken for how far a list had come, and all that lay between was left out.
+func TestOneKeyThatIsTooLargeHidesNothing(t *testing.T) {
+	path := testPath(t)
+	s := openAt(t, path)
+	fill(t, s, salvageThreads, 1)
+	must(t, s.Close())
+	pages, pageSize := treeOf(t, path, bucketLive)
+	whole, err := os.ReadFile(path)
+	must(t, err)
+	leaves := slices.DeleteFunc(pages, func(p treePage) bool { return p.branch })
+	for name, place := range map[string]func(keys []string) string{
+		"the first of a page": func(keys []string) string { return keys[0] },
+		"within a page":       func(keys []string) string { return keys[len(keys)/2] },
+		"the last of a page":  func(keys []string) string { return keys[len(keys)-1] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			spoilt := slices.Clone(whole)
+			leaf := leaves[3]
+			page := spoilt[int64(leaf.number)*pageSize:][:pageSize]
+			var keys []string
+			for i := range salvageThreads {
+				if id := fmt.Sprintf("t-%05d", i); i%3 != 0 && leaf.holds(id) {
+					keys = append(keys, id)
+				}
+			}
+			key := place(keys)
+			at := bytes.Index(page, []byte(key))
+			if at < 0 {
+				t.Fatalf("%s is not on its page", key)
+			}
+			page[at] = 'u' // t is 0x74
+			path := testPath(t)
+			must(t, os.WriteFile(path, spoilt, 0o600))
+			s := openAt(t, path)
+			ids, err := s.Live("", 2*salvageThreads)
+			must(t, err)
+			var want []string
+			for i := range salvageThreads {
+				if id := fmt.Sprintf("t-%05d", i); i%3 != 0 && id != key {
+					want = append(want, id)
+				}
+			}
+			odd := 0
+			got := slices.DeleteFunc(ids, func(id string) bool {
+				if id[0] == 'u' {
+					odd++
+				}
+				return id[0] == 'u'
+			})
+			wantEqual(t, got, want)
+			wantEqual(t, odd, 1)
+			wantCode(t, s.Healthy(), fault.StorageFailed)
+		})
+	}
+}
+
 // TestADamagedRootIsADegradedStateThatIsTold: where nothing tells what lies behind,
 // a list fails and says so, and what else the store does goes on.
 func TestADamagedRootIsADegradedStateThatIsTold(t *testing.T) {
