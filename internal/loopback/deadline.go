@@ -2,6 +2,7 @@ package loopback
 
 import (
 	"errors"
+	"io"
 	"os"
 	"sync"
 	"time"
@@ -25,7 +26,8 @@ func (d *deadline) set(at time.Time, apply func(time.Time) error) error {
 
 // renew sets a limit anew, as long as it was, if whoever began to wait before it
 // slept over it: the peer may have done its part in time. It reports whether to try
-// again.
+// again. Nothing but a standstill over the very end of a limit renews it, which no
+// peer can bring about, so it is not counted how often that happens.
 func (d *deadline) renew(began time.Time, apply func(time.Time) error) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -70,6 +72,23 @@ func (c *Conn) Write(p []byte) (written int, err error) {
 		n, err := c.TCPConn.Write(p[written:])
 		written += n
 		if !errors.Is(err, os.ErrDeadlineExceeded) || !c.writing.renew(began, c.TCPConn.SetWriteDeadline) {
+			return written, err
+		}
+	}
+}
+
+// ReadFrom writes what is read from r. A part of a file is copied by the system.
+func (c *Conn) ReadFrom(r io.Reader) (written int64, err error) {
+	part, ok := r.(*io.LimitedReader)
+	if !ok {
+		return io.Copy(struct{ io.Writer }{c}, r)
+	}
+	for {
+		began, left := time.Now(), part.N
+		n, err := c.TCPConn.ReadFrom(part)
+		written += n
+		lost := left-part.N != n // it was read by us, and could not be written
+		if lost || !errors.Is(err, os.ErrDeadlineExceeded) || !c.writing.renew(began, c.TCPConn.SetWriteDeadline) {
 			return written, err
 		}
 	}
