@@ -37,9 +37,8 @@ type repair struct {
 }
 
 // prepareHome makes the home folder if need be and gives it and the files in it
-// the modes that keep other users out and let the daemon in. What stands in the
-// place of one of its files and cannot be used as such is set aside. It refuses a
-// folder that belongs to somebody else.
+// the modes that keep other users out and let the daemon in. It refuses a folder
+// that belongs to somebody else. It may be called beside a daemon that serves.
 func prepareHome(home string) (repaired []repair, err error) {
 	if err := makeFolder(home); err != nil {
 		return nil, err
@@ -48,6 +47,24 @@ func prepareHome(home string) (repaired []repair, err error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, w := range wrong {
+		err := os.Chmod(w.path, w.want)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // another start has removed it, or a daemon that leaves
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the mode of %s cannot be repaired: %w; run: chmod %o %q", w.path, err, w.want, w.path)
+		}
+		repaired = append(repaired, repair{path: w.path})
+	}
+	return repaired, nil
+}
+
+// clearHome sets aside what stands in the place of one of the daemon's files and
+// cannot be used as such, and makes the folder for logs. Only the holder of the
+// instance lock may call it: it would take away what a daemon that serves has just
+// made there.
+func clearHome(home string) (repaired []repair, err error) {
 	for _, path := range misfits(home) {
 		aside, err := setAside(path)
 		if err != nil {
@@ -55,16 +72,7 @@ func prepareHome(home string) (repaired []repair, err error) {
 		}
 		repaired = append(repaired, repair{path, aside})
 	}
-	if err := makeFolder(filepath.Join(home, logFolder)); err != nil { // now that home is known to be ours
-		return nil, err
-	}
-	for _, w := range wrong {
-		if err := os.Chmod(w.path, w.want); err != nil {
-			return nil, fmt.Errorf("the mode of %s cannot be repaired: %w; run: chmod %o %q", w.path, err, w.want, w.path)
-		}
-		repaired = append(repaired, repair{path: w.path})
-	}
-	return repaired, nil
+	return repaired, makeFolder(filepath.Join(home, logFolder))
 }
 
 // makeFolder makes a folder and those above it, and forces them to disk: what is

@@ -15,12 +15,14 @@ import (
 
 func TestPrepareHomeMakesPrivateFolders(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "deep", "home")
-	repaired, err := prepareHome(home)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(repaired) > 0 {
-		t.Errorf("a fresh home needed repair: %v", repaired)
+	for _, step := range []func(string) ([]repair, error){prepareHome, clearHome} {
+		repaired, err := step(home)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(repaired) > 0 {
+			t.Errorf("a fresh home needed repair: %v", repaired)
+		}
 	}
 	for _, dir := range []string{home, filepath.Join(home, logFolder)} {
 		wantMode(t, dir, folderMode)
@@ -78,7 +80,7 @@ func TestPrepareHomeRefusesAFolderOfAnotherUser(t *testing.T) {
 	}
 }
 
-func TestPrepareHomeSetsAsideWhatIsInItsWay(t *testing.T) {
+func TestClearHomeSetsAsideWhatIsInItsWay(t *testing.T) {
 	home := privateFolder(t)
 	inTheWay := map[string]func(string) error{
 		ipc.RuntimeFileName:                        usedFolder,
@@ -94,7 +96,10 @@ func TestPrepareHomeSetsAsideWhatIsInItsWay(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	repaired, err := prepareHome(home)
+	if repaired, err := prepareHome(home); err != nil || len(repaired) > 0 {
+		t.Errorf("without the lock this was done: %v, %v", repaired, err)
+	}
+	repaired, err := clearHome(home)
 	if err != nil {
 		t.Fatal(err)
 	}

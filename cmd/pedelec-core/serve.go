@@ -76,6 +76,10 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 		return err
 	}
 	defer lock.Release()
+	cleared, err := clearHome(home)
+	if err != nil {
+		return err
+	}
 	if f.background {
 		leaveTerminal()
 	}
@@ -83,7 +87,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	redact := &fault.Redactor{}
 	log, logFile := openLog(logConfig{file: logPath(home), level: level, format: format, stderr: a.serveStderr(f), redact: redact})
 	defer logFile.Close()
-	tellRepairs(log, repaired)
+	tellRepairs(log, append(repaired, cleared...))
 	err = runDaemon(ctx, home, f, signals, log, redact)
 	if err != nil && f.background {
 		log.Error().Err(err).Msg("the daemon failed") // else the command line says so

@@ -249,3 +249,21 @@ func TestANewcomerTakesOverFromADaemonThatLeaves(t *testing.T) {
 		t.Error("the one that left did not end its agents")
 	}
 }
+
+// TestAStartBesideADaemonSetsNothingAside starts a daemon beside one that serves and
+// whose folder of workspaces has been taken away for a while.
+func TestAStartBesideADaemonSetsNothingAside(t *testing.T) {
+	t.Parallel()
+	home := newHome(t)
+	serving := start(t, home)
+	folder := filepath.Join(home, "workspaces")
+	for _, err := range []error{os.MkdirAll(folder, 0o700), os.Rename(folder, folder+".away"), os.WriteFile(folder, []byte("somebody's"), 0o600)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	launch(t, home).wantQuiet(serving)
+	if got, err := os.ReadFile(folder); err != nil || string(got) != "somebody's" {
+		t.Errorf("%s is %q now, %v", folder, got, err)
+	}
+}
