@@ -92,8 +92,8 @@ func (f RuntimeFile) removeOwn(path string) error {
 // written.
 const temporarySuffix = ".tmp"
 
-// RemoveStaleRuntimeFiles removes both runtime files whatever they say, and what
-// was left of one by a daemon that was killed while it wrote. Only the holder of
+// RemoveStaleRuntimeFiles removes both runtime files whatever they say, and the file
+// that was left of one by a daemon that was killed while it wrote. Only the holder of
 // the instance lock may call it, before it listens.
 func RemoveStaleRuntimeFiles(home string) error {
 	entries, err := os.ReadDir(home)
@@ -103,7 +103,8 @@ func RemoveStaleRuntimeFiles(home string) error {
 	var failed error
 	for _, e := range entries {
 		for _, name := range []string{RuntimeFileName, AgentRuntimeFileName} {
-			if e.Name() == name || strings.HasPrefix(e.Name(), name+temporarySuffix) {
+			left := strings.HasPrefix(e.Name(), name+temporarySuffix) && e.Type().IsRegular()
+			if e.Name() == name || left {
 				failed = errors.Join(failed, removeIfThere(filepath.Join(home, e.Name())))
 			}
 		}

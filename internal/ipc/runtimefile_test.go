@@ -168,6 +168,26 @@ func TestUnusableRuntimeFilesReadAsNotRunning(t *testing.T) {
 	}
 }
 
+func TestAFolderNamedLikeALeftoverDoesNotStopAStart(t *testing.T) {
+	home := t.TempDir()
+	folder := filepath.Join(home, RuntimeFileName+temporarySuffix+"s")
+	left := filepath.Join(home, RuntimeFileName+temporarySuffix+"123")
+	for _, err := range []error{os.MkdirAll(filepath.Join(folder, "somebody's"), 0o700), os.WriteFile(left, nil, 0o600)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := RemoveStaleRuntimeFiles(home); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(folder); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(left); err == nil {
+		t.Error("the leftover stays")
+	}
+}
+
 func TestHomeComesFromFlagThenEnvironmentThenTheUser(t *testing.T) {
 	base := t.TempDir()
 	t.Setenv("HOME", base)
