@@ -49,3 +49,10 @@ func TestFuzzTestsAreFound(t *testing.T) {
 		}
 	}
 }
+
+func TestAPatternThatMatchesNoFuzzTestIsRefused(t *testing.T) {
+	t.Chdir("../..")
+	if err := run(t.Context(), "1x", "FuzzNothingOfThatName$"); err == nil {
+		t.Error("nothing ran, and all was well")
+	}
+}

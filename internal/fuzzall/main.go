@@ -66,7 +66,9 @@ func run(ctx context.Context, fuzzTime, only string) error {
 	side, ctx := errgroup.WithContext(ctx)
 	side.SetLimit(sidePerCPU * runtime.NumCPU())
 	targets = slices.DeleteFunc(targets, func(t target) bool { return !pattern.MatchString(t.dir + "/" + t.name) })
-	r.all = len(targets)
+	if r.all = len(targets); r.all == 0 {
+		return fmt.Errorf("no fuzz test matches %q; patterns are compared with folder/name", only)
+	}
 	for _, t := range targets {
 		side.Go(func() error { return r.fuzz(ctx, t) })
 	}
