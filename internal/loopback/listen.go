@@ -28,7 +28,8 @@ type Options struct {
 	MaxConns int // at once; 0 = no bound
 	// KeepAlive is [DefaultKeepAlive] if it is 0. A peer that is gone without a word
 	// is found within twice that time, whether it was sent something or not. One
-	// that answers is never closed for being silent.
+	// that answers is never closed for being silent, on Linux only for taking
+	// nothing for as long.
 	KeepAlive time.Duration
 }
 
