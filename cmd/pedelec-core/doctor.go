@@ -123,11 +123,11 @@ func (r *report) examineHome(home string) bool {
 		return false
 	}
 	for _, w := range wrong {
-		fault := "other users can open"
+		trouble := "other users can open"
 		if w.shut {
-			fault = "you cannot open"
+			trouble = "you cannot open"
 		}
-		r.add(warning, "home", "%s %s; the next start repairs that, or run: chmod %o %q", fault, w.path, w.want, w.path)
+		r.add(warning, "home", "%s %s; the next start repairs that, or run: chmod %o %q", trouble, w.path, w.want, w.path)
 	}
 	if len(wrong) == 0 {
 		r.add(good, "home", "is yours alone")

@@ -29,7 +29,6 @@ type origins struct {
 	decided map[string]decision
 	waiting map[string]*approval
 	told    time.Time // when the log last told of a page that waits
-
 }
 
 // approval is what the waiting requests of one origin share.
