@@ -15,6 +15,17 @@ const shellMeta = ";&|<>()$`\\*?[]{}~#!\"'"
 // cmdMeta are the bytes that mean something to cmd.exe even inside quotes.
 const cmdMeta = "&|<>^%"
 
+// smartQuotes end and begin quotes for PowerShell as ' and " do.
+const smartQuotes = "\u2018\u2019\u201a\u201b\u201c\u201d\u201e"
+
+// isSplitByWindows reports whether cmd.exe or PowerShell may see more than one command
+// in what is one to us. PowerShell takes \" for the end of a quote, behind which a
+// second command, or one in parentheses, can stand.
+func isSplitByWindows(command string) bool {
+	return strings.ContainsAny(command, cmdMeta+smartQuotes) ||
+		strings.Contains(command, `\"`) && strings.ContainsAny(command, ";()")
+}
+
 // simpleCommand splits a shell command into words if it is one simple command
 // whose words are literal: no second command, no substitution, no redirection, no
 // expansion, no line break. Anything else is not ok; when in doubt it is not.
@@ -22,7 +33,7 @@ func simpleCommand(command string) (words []string, ok bool) {
 	if strings.ContainsAny(command, "\n\r\x00") {
 		return nil, false
 	}
-	if runtime.GOOS == "windows" && strings.ContainsAny(command, cmdMeta) {
+	if runtime.GOOS == "windows" && isSplitByWindows(command) {
 		return nil, false
 	}
 	rest := strings.Trim(command, " \t")

@@ -82,6 +82,26 @@ func TestShellCommandsOtherThanOneSimplePedelecCliAreRefused(t *testing.T) {
 	}
 }
 
+// TestACommandThatPowerShellSplitsIsSeen: it ends a quote at \" and at typographic
+// quotes, so that what stands behind them was run.
+func TestACommandThatPowerShellSplitsIsSeen(t *testing.T) {
+	for command, split := range map[string]bool{
+		`pedelec-cli tool-call add "{\"a\":1}"`:           false,
+		`pedelec-cli tool-call add '{"a":"(1; 2)"}'`:      false,
+		`pedelec-cli "a\"; rm x; \"b"`:                    true,
+		`pedelec-cli "a\" (rm x) \"b"`:                    true,
+		"pedelec-cli '\u2019; rm x; \u2018'":              true,
+		"pedelec-cli \"\u201d (rm x) \u201c\"":            true,
+		`pedelec-cli tool-call add '{"a":"x" & rm x"}'`:   true,
+		`pedelec-cli tool-call add '{"a":"100%PATH%"}'`:   true,
+		`pedelec-cli "C:\\folder\\" '{"a":"no (quote)"}'`: true, // \\" could be told apart, but why
+	} {
+		if got := isSplitByWindows(command); got != split {
+			t.Errorf("%s: %v, want %v", command, got, split)
+		}
+	}
+}
+
 func TestACommandIsJudgedWholeWhateverPathsItNames(t *testing.T) {
 	ws := t.TempDir()
 	p := Policy{Permission: thread.PermitWorkspace, Workspace: ws}
