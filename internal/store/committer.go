@@ -154,6 +154,9 @@ func (s *Store) update(batch []*item) (left bool, failed *updateError) {
 			return false, fail(err)
 		}
 	}
+	if err := s.checkPlace(); err != nil {
+		return false, fail(err)
+	}
 	if err := fault.Point(pointCommitBefore); err != nil {
 		return false, fail(err)
 	}

@@ -26,7 +26,7 @@ type compaction struct {
 // CompactFree, is free.
 func (s *Store) worthCompacting() (worth bool, fileBytes int64) {
 	size, err := s.Size()
-	if err != nil {
+	if err != nil || s.opened.inPlace(s.path) != nil {
 		return false, 0
 	}
 	return size.FreeBytes > s.CompactFree && size.FreeBytes > size.FileBytes/2, size.FileBytes
@@ -98,6 +98,9 @@ func (s *Store) replaceFile() error {
 	defer s.mu.Unlock()
 	if s.opened.has(long) {
 		return errAbandoned
+	}
+	if err := s.opened.inPlace(s.path); err != nil {
+		return err // what lies there now is not ours to replace
 	}
 	err := s.closeFile()
 	if err == nil {

@@ -63,6 +63,8 @@ type Store struct {
 	toldFull time.Time // when the log was told so; the committer's
 	tellRoom bool      // it was not told of room since; likewise
 
+	toldReplaced bool // the log was told that the file is not in its place; the committer's
+
 	compacting *compaction // nil = none runs; the committer's
 	compacted  chan error
 	// afterCompaction is called by the committer when a background compaction
@@ -180,7 +182,7 @@ func (s *Store) WasUnclean() bool { return s.unclean }
 func (s *Store) Damage() *Damage { return s.damage }
 
 // Healthy returns an error once a part of the file could not be read; it stays
-// until the daemon is restarted. While there is no room worth speaking of it returns
+// until the daemon is restarted. It returns one while the file is not in its place. While there is no room worth speaking of it returns
 // STORAGE_FULL, also where that is not to be seen, as with a quota: if the last change
 // found none, or the file could not be reopened, it tries a small change itself.
 func (s *Store) Healthy() error {
@@ -190,9 +192,10 @@ func (s *Store) Healthy() error {
 	if free, known := freeSpace(s.path); known && free < minFreeBytes {
 		return fault.Newf(fault.StorageFull, "The disk of the database has %d bytes left.", free)
 	}
-	s.mu.RLock()
-	closed := s.opened == nil
-	s.mu.RUnlock()
+	closed, misplaced := s.standing()
+	if misplaced != nil {
+		return replacedFault(misplaced)
+	}
 	if !closed && !s.full.Load() {
 		return nil
 	}
@@ -200,6 +203,16 @@ func (s *Store) Healthy() error {
 	it.bucket, it.key = bucketMeta, metaInstance
 	it.value = it.append(func(e *encoder) { e.b = append(e.b, s.InstanceID...) })
 	return s.do(it)
+}
+
+// standing tells whether the file is closed, and else whether it is in its place.
+func (s *Store) standing() (closed bool, misplaced error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.opened == nil {
+		return true, nil
+	}
+	return false, s.opened.inPlace(s.path)
 }
 
 // damaged records that a part of the file cannot be read and returns what its
