@@ -166,7 +166,7 @@ func (d *core) settingsChanged(s settings.Settings, problems []settings.Problem,
 		d.redact.Add(secret)
 	}
 	if err != nil {
-		d.log.Error().Err(err).Str("path", filepath.Join(d.home, settingsFile)).Msg("the settings file cannot be read; the last good settings stay in force")
+		d.log.Error().Err(err).Str("path", filepath.Join(d.home, settingsFile)).Msg("the settings file cannot be read; what was last read of it stays in force, or else the defaults")
 	}
 	for _, p := range problems {
 		d.log.Warn().Str("entry", p.Path).Str("problem", p.Msg).Msg("an entry of the settings file cannot be used")

@@ -248,7 +248,7 @@ func (r *report) examineSystem() {
 func (r *report) examineDaemon(ctx context.Context, home string) {
 	c, err := ipc.Dial(ctx, home)
 	if fault.Is(err, fault.CoreRuntimeUnavailable) {
-		r.add(good, "daemon", "does not run; start it with: pedelec-core serve")
+		r.examineSilence(home)
 		return
 	}
 	if err != nil {
@@ -276,6 +276,15 @@ func (r *report) examineDaemon(ctx context.Context, home string) {
 			r.add(warning, "agents", "%s is the default but cannot be used: %s", p.Code, providerNote(p))
 		}
 	}
+}
+
+// examineSilence tells a daemon that does not run from one that nobody can reach.
+func (r *report) examineSilence(home string) {
+	if holder, held := lockedBy(home); held {
+		r.add(bad, "daemon", "a pedelec-core%s holds %s but cannot be reached; unless it is just starting or leaving, end that process, then start again", holder, filepath.Join(home, lockFileName))
+		return
+	}
+	r.add(good, "daemon", "does not run; start it with: pedelec-core serve")
 }
 
 // readinessLimit is how long the daemon may take to say whether it can do its work.

@@ -111,6 +111,21 @@ func (l *instanceLock) holder() string {
 	return fmt.Sprintf(" (process %d)", pid)
 }
 
+// lockedBy reports whether a process holds the lock of a home folder, and names it as
+// holder does. Where none does, it takes the lock for a moment: a start tries again.
+func lockedBy(home string) (holder string, held bool) {
+	file, err := os.OpenFile(filepath.Join(home, lockFileName), os.O_RDWR|openNoLink, 0)
+	if err != nil {
+		return "", false
+	}
+	defer file.Close()
+	if !errors.Is(tryLock(file), errLockHeld) {
+		return "", false
+	}
+	lock := &instanceLock{file}
+	return lock.holder(), true
+}
+
 // Release frees the lock. The file stays: removing it would let two processes
 // lock two files of one name.
 func (l *instanceLock) Release() error { return l.file.Close() }

@@ -19,6 +19,10 @@ import (
 // not at all.
 const dialTimeout = 5 * time.Second
 
+// pingTimeout bounds the first answer of a daemon: no request but a few that say so
+// takes longer. One that is stopped or hangs would be waited for without end.
+const pingTimeout = 10 * time.Second
+
 // Client talks to a running daemon as the user's own tool: it sends the token
 // from the runtime file with every request. Its methods are safe for concurrent
 // use; each call has a connection of its own, so a slow one delays no other.
@@ -34,15 +38,27 @@ type Client struct {
 }
 
 // Dial finds the daemon of a home folder and checks with a ping that it is the
-// one which wrote the runtime file. Error: CORE_RUNTIME_UNAVAILABLE.
+// one which wrote the runtime file. Errors: CORE_RUNTIME_UNAVAILABLE, also of one that
+// does not answer within ten seconds; that of ctx.
 func Dial(ctx context.Context, home string) (*Client, error) {
+	return dial(ctx, home, pingTimeout)
+}
+
+func dial(ctx context.Context, home string, patience time.Duration) (*Client, error) {
 	file, err := ReadRuntimeFile(home)
 	if err != nil {
 		return nil, err
 	}
 	c := &Client{file: file}
 	var pong PingResult
-	if err := c.Call(ctx, "ping", nil, &pong); err != nil {
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err = c.Call(limited, "ping", nil, &pong)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		return nil, fault.Wrap(fault.CoreRuntimeUnavailable, "ipc.dial", err,
+			fmt.Sprintf("The daemon (pid %d) does not answer. It hangs or was halted: let it go on, or end it and start it again with: pedelec-core serve", file.PID))
+	}
+	if err != nil {
 		return nil, err
 	}
 	if pong.InstanceID != file.InstanceID {

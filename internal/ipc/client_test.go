@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/pedelec/pedelec-core/internal/fault"
 	"github.com/pedelec/pedelec-core/internal/thread"
@@ -92,6 +94,28 @@ func TestDialSaysThatTheDaemonIsNotRunning(t *testing.T) {
 	}
 	if _, err := Dial(t.Context(), homeOf(t, r, func(f *RuntimeFile) { f.Token = "wrong" })); !fault.Is(err, fault.IPCUnauthorized) {
 		t.Errorf("wrong token: %v", err)
+	}
+}
+
+// A daemon that was halted was waited for without end.
+func TestDialDoesNotWaitForADaemonThatIsHalted(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close() // the system takes the connection, and nobody ever reads it
+	home := t.TempDir()
+	if err := NewRuntimeFile(silent.Addr()).Write(home); err != nil {
+		t.Fatal(err)
+	}
+	_, err = dial(t.Context(), home, 20*time.Millisecond)
+	if !fault.Is(err, fault.CoreRuntimeUnavailable) || !strings.Contains(err.Error(), "does not answer") {
+		t.Errorf("got %v, want that it does not answer", err)
+	}
+	given, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := dial(given, home, time.Hour); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want the error of the context", err)
 	}
 }
 
