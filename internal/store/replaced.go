@@ -29,17 +29,17 @@ func (o *opening) inPlace(path string) error {
 	return nil
 }
 
-// checkPlace is inPlace for the committer. It tells the log when that changes.
+// checkPlace is inPlace for the opening that is in use. It tells the log when that
+// changes.
 func (s *Store) checkPlace() error {
 	err := s.opened.inPlace(s.path)
 	switch {
-	case err != nil && !s.toldReplaced:
+	case err != nil && s.misplaced.CompareAndSwap(false, true):
 		s.Log.Error().Str("path", s.path).
 			Msg("The database was removed or replaced while it is in use. Changes are refused: put the file back, or restart the daemon to serve what is there now.")
-	case err == nil && s.toldReplaced:
+	case err == nil && s.misplaced.CompareAndSwap(true, false):
 		s.Log.Info().Msg("The database is in its place again.")
 	}
-	s.toldReplaced = err != nil
 	return err
 }
 

@@ -60,10 +60,10 @@ type Store struct {
 	sick    atomic.Pointer[error]
 	full    atomic.Bool // the last change found no room
 
+	misplaced atomic.Bool // the log was told that the file is not in its place
+
 	toldFull time.Time // when the log was told so; the committer's
 	tellRoom bool      // it was not told of room since; likewise
-
-	toldReplaced bool // the log was told that the file is not in its place; the committer's
 
 	compacting *compaction // nil = none runs; the committer's
 	compacted  chan error
@@ -212,7 +212,7 @@ func (s *Store) standing() (closed bool, misplaced error) {
 	if s.opened == nil {
 		return true, nil
 	}
-	return false, s.opened.inPlace(s.path)
+	return false, s.checkPlace()
 }
 
 // damaged records that a part of the file cannot be read and returns what its
