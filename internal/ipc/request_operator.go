@@ -89,8 +89,10 @@ func backup(ctx context.Context, c *call, p *backupPayload, dst []byte) ([]byte,
 	return append(dst, '}'), nil
 }
 
-// shutdown only begins it: the answer is written before the connection closes.
+// shutdown only begins it: the answer is written before the connection closes. Who
+// has read it and starts a daemon must not find this one serving.
 func shutdown(_ context.Context, c *call, dst []byte) ([]byte, error) {
+	c.server.Leave()
 	c.server.operator.Shutdown()
 	return append(dst, "{}"...), nil
 }

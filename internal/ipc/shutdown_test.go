@@ -152,3 +152,12 @@ func TestAClientThatNeverPausesDoesNotHoldUpAShutdown(t *testing.T) {
 	}
 	t.Logf("%d requests were answered meanwhile", <-asked)
 }
+
+func TestAPingBehindAShutdownSaysThatTheDaemonLeaves(t *testing.T) {
+	r := newRig(t)
+	p := r.dial(t)
+	p.send(fmt.Sprintf(`{"requestId":"s","type":"shutdown","authToken":%q}`, testToken))
+	hasAll(t, p.line(), `"requestId":"s"`, `"ok":true`)
+	p.send(`{"requestId":"p","type":"ping"}`)
+	hasAll(t, p.line(), `"requestId":"p"`, `"leaving":true`)
+}
