@@ -186,12 +186,13 @@ func stopSignals(background bool) []os.Signal {
 }
 
 // awaitStop returns the reason for which the daemon shall leave, once there is
-// one.
+// one and whoever asks the daemon hears of it.
 func awaitStop(ctx context.Context, d *core, signals <-chan os.Signal, parentPID int) string {
 	ctx, cancel := context.WithCancel(ctx)
 	var watch sync.WaitGroup
 	defer watch.Wait()
 	defer cancel()
+	defer d.server.Leave() // first of all: a start meanwhile must not take it for one that serves
 	parentGone := make(chan struct{})
 	if parentPID > 0 {
 		watch.Go(func() {
