@@ -114,7 +114,6 @@ const (
 	restingThreads = 40
 	pipelined      = 40  // requests that are sent right before the signal, on each of two connections
 	longLine       = 100 // large requests that wait behind one
-	downloadBytes  = 32 << 20
 )
 
 // newBusyDaemon starts a daemon and puts the load on it.
@@ -218,25 +217,7 @@ func (b *busyDaemon) transfers() {
 	t := b.t
 	t.Helper()
 	b.upload = newDesk(t, b.daemon, "up").half(uploadBytes)
-	k := newDesk(t, b.daemon, "down")
-	if got, err := k.put(k.ticket(downloadBytes), make([]byte, downloadBytes)); err != nil || got.status != http.StatusCreated {
-		t.Fatalf("the upload got %+v, %v", got, err)
-	}
-	var ticket struct {
-		URL   string `json:"downloadUrl"`
-		Token string `json:"token"`
-	}
-	b.must(k.c.call("create_asset_download", object{"threadId": k.id, "path": "/f.bin"}, &ticket))
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, ticket.URL, nil)
-	b.must(err)
-	req.Header.Set("Authorization", "Bearer "+ticket.Token)
-	res, err := transferClient.Do(req)
-	b.must(err)
-	t.Cleanup(func() { _ = res.Body.Close() })
-	if res.StatusCode != http.StatusOK {
-		t.Fatalf("the download got %s", res.Status)
-	}
-	b.taking = res
+	b.taking = newDesk(t, b.daemon, "down").download(downloadBytes)
 }
 
 // waits opens requests that wait for somebody: for a page, the user, an agent.

@@ -5,6 +5,7 @@ package e2e
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os/exec"
@@ -80,6 +81,7 @@ func TestAStandstillOfTheDaemonIsBlamedOnNobody(t *testing.T) {
 	unanswered, _ := ask(late, 2)
 	op := working.send("stream 100 every 100ms ; echo done")
 	working.await("assistant_delta")
+	download := newDesk(t, d, "large").download(downloadBytes)
 
 	d.standStill(func() {
 		answering.must(answering.c.send(fmt.Appendf(nil, `{"requestId":"x","type":"submit_tool_result","payload":{"threadId":%q,"requestId":%q,"result":"in time"}}`+"\n", answering.id, request.RequestID)))
@@ -109,6 +111,9 @@ func TestAStandstillOfTheDaemonIsBlamedOnNobody(t *testing.T) {
 	}
 	if got := readAnswer(upload); got.status != http.StatusCreated {
 		t.Errorf("the upload got %+v", got)
+	}
+	if n, err := io.Copy(io.Discard, download.Body); err != nil || n != downloadBytes {
+		t.Errorf("%d bytes of %d were downloaded, %v", n, downloadBytes, err)
 	}
 	if said := working.says(op); !strings.HasSuffix(said, "done") {
 		t.Errorf("the turn said %q", clip([]byte(said)))

@@ -90,6 +90,33 @@ func (k *desk) half(size int) net.Conn {
 	return nc
 }
 
+// downloadBytes is more than the buffers of a connection take.
+const downloadBytes = 32 << 20
+
+// download begins to download a file of zeroes; nothing of it is read yet.
+func (k *desk) download(size int64) *http.Response {
+	k.t.Helper()
+	path := filepath.Join(k.assets, "f.bin")
+	k.must(os.MkdirAll(k.assets, 0o700))
+	k.must(os.WriteFile(path, nil, 0o600))
+	k.must(os.Truncate(path, size))
+	var ticket struct {
+		URL   string `json:"downloadUrl"`
+		Token string `json:"token"`
+	}
+	k.must(k.c.call("create_asset_download", object{"threadId": k.id, "path": "/f.bin"}, &ticket))
+	req, err := http.NewRequestWithContext(k.t.Context(), http.MethodGet, ticket.URL, nil)
+	k.must(err)
+	req.Header.Set("Authorization", "Bearer "+ticket.Token)
+	res, err := transferClient.Do(req)
+	k.must(err)
+	k.t.Cleanup(func() { _ = res.Body.Close() })
+	if res.StatusCode != http.StatusOK {
+		k.t.Fatalf("the download got %s", res.Status)
+	}
+	return res
+}
+
 // files returns the names in the assets folder, hidden ones too.
 func (k *desk) files() []string {
 	entries, err := os.ReadDir(k.assets)
