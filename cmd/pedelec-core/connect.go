@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"path/filepath"
 	"time"
 
+	"github.com/pedelec/pedelec-core/internal/fault"
 	"github.com/pedelec/pedelec-core/internal/ipc"
 )
 
@@ -16,7 +19,26 @@ func (a *app) connect(ctx context.Context) (*ipc.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ipc.Dial(ctx, home)
+	c, err := ipc.Dial(ctx, home)
+	if fault.Is(err, fault.CoreRuntimeUnavailable) {
+		return nil, unreached(home, err)
+	}
+	return c, err
+}
+
+// unreached says more of a daemon that could not be found: one that runs, but without
+// the file that tells where, is not to be started beside itself.
+func unreached(home string, err error) error {
+	if _, unreadable := ipc.ReadRuntimeFile(home); unreadable == nil {
+		return err
+	}
+	holder, held := lockedBy(home)
+	if !held {
+		return err
+	}
+	return fault.Wrap(fault.CoreRuntimeUnavailable, "cli.connect", err, fmt.Sprintf(
+		"A pedelec-core%s runs but cannot be found, since %s is missing or cannot be read. Unless it is just starting or leaving, end that process and start again with: pedelec-core serve",
+		holder, filepath.Join(home, ipc.RuntimeFileName)))
 }
 
 // serving finds the daemon that serves the home folder, unless that is on its way

@@ -30,7 +30,7 @@ func (a *app) stop(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c, err := ipc.Dial(ctx, home)
+	c, err := a.connect(ctx)
 	if err != nil {
 		return err
 	}

@@ -121,7 +121,7 @@ var Table = []Info{
 	{ProviderCommandFailed, "thread", "The thread is in error; prepare it, or end and resume it.", 409, ExitFailed},
 
 	{OperationCancelled, "operation", "The operation was cancelled.", 409, ExitFailed},
-	{OperationInterrupted, "operation", "The daemon restarted while the operation ran.", 503, ExitFailed},
+	{OperationInterrupted, "operation", "The daemon left or died while the operation ran.", 503, ExitFailed},
 	{PrepareAckInvalid, "operation", "The agent did not acknowledge the preparation.", 502, ExitFailed},
 
 	{WorkspacePathInvalid, "workspace", "The workspace path breaks a rule, which the message names.", 400, ExitFailed},

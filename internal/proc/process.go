@@ -331,7 +331,7 @@ func (p *Process) finish(e Exit) {
 	p.mu.Unlock()
 	p.starter.remove(p)
 	p.log.Info().Str("exit", e.Text).Bool("stopped", e.Stopped).AnErr("cause", e.Cause).
-		Dur("lifetime", time.Since(p.StartedAt)).Msg("agent gone")
+		Stringer("lifetime", time.Since(p.StartedAt).Round(time.Millisecond)).Msg("agent gone")
 	close(p.done)
 }
 
