@@ -74,7 +74,7 @@ func (l *instanceLock) take(ctx context.Context, patience time.Duration, answers
 
 func openFault(path string, err error) error {
 	remedy := "choose another home folder with --home DIR"
-	if inTheWay(err) {
+	if _, missing := os.Lstat(path); missing == nil && inTheWay(err) {
 		remedy = "move it away, then start again"
 	}
 	return fmt.Errorf("the instance lock %s cannot be opened (%w); %s", path, withoutPath(err), remedy)

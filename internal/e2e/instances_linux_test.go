@@ -217,7 +217,7 @@ func TestStartInAHomeThatCannotBeUsed(t *testing.T) {
 		},
 		"not to be written": {
 			func(home string) error { return os.Chmod(home, 0o500) },
-			"the folder $home/logs cannot be made: mkdir $home/logs: permission denied; choose another home folder with --home DIR\n",
+			"the instance lock $lock cannot be opened (permission denied); choose another home folder with --home DIR\n",
 		},
 		"somebody else's": {
 			func(home string) error { return os.Chown(home, 65534, 65534) },
@@ -274,7 +274,7 @@ func TestStartOnADiskThatTakesNothing(t *testing.T) {
 	t.Run("read-only and empty", func(t *testing.T) {
 		home := small(t)
 		readOnly(t, home)
-		launch(t, home).wantRefusal("the folder $home/logs cannot be made: mkdir $home/logs: read-only file system; choose another home folder with --home DIR\n")
+		launch(t, home).wantRefusal("the instance lock $lock cannot be opened (read-only file system); choose another home folder with --home DIR\n")
 	})
 	t.Run("read-only with what a daemon left", func(t *testing.T) {
 		home := small(t)

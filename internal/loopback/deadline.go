@@ -59,7 +59,9 @@ func (c *Conn) Read(p []byte) (int, error) {
 	for {
 		began := time.Now()
 		n, err := c.TCPConn.Read(p)
-		if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) || !c.reading.renew(began, c.TCPConn.SetReadDeadline) {
+		// Also when something came: the next read, for the rest, begins behind the limit.
+		renewed := c.reading.renew(began, c.TCPConn.SetReadDeadline)
+		if n > 0 || !renewed || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return n, err
 		}
 	}

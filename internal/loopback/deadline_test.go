@@ -154,3 +154,24 @@ func TestALimitThatEndsAWaitAtOnceIsNotRenewed(t *testing.T) {
 		t.Errorf("it ended with %v", err)
 	}
 }
+
+// What came during a standstill may take two reads, of which the second begins behind
+// the limit.
+func TestTheRestOfWhatCameDuringAStandstillIsReadToo(t *testing.T) {
+	t.Parallel()
+	ours, peer := pair(t)
+	set := time.Now().Add(limit)
+	if err := ours.SetReadDeadline(set); err != nil {
+		t.Fatal(err)
+	}
+	ours.reading.sleepOver()
+	late := time.AfterFunc(limit*9/10, func() { _, _ = peer.Write([]byte("firstrest")) })
+	defer late.Stop()
+	for _, want := range []string{"first", "rest"} {
+		got := make([]byte, len(want))
+		if _, err := io.ReadFull(ours, got); err != nil || string(got) != want {
+			t.Fatalf("read %q, %v, want %q", got, err, want)
+		}
+		<-time.After(time.Until(set) + limit/10)
+	}
+}
