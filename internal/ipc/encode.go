@@ -3,6 +3,7 @@ package ipc
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -91,18 +92,18 @@ func appendDetails(dst []byte, details map[string]any) []byte {
 		return appendMembers(dst, members)
 	}
 	slices.SortStableFunc(members, func(a, b member) int { return len(a.value) - len(b.value) })
-	const mark = `"detailsTruncated":true,`
+	const truncated, mark = "detailsTruncated", `"detailsTruncated":true,`
 	room := MaxDetailsBytes - len("{}") - len(mark)
 	kept := members[:0]
 	for _, m := range members {
 		m.shorten(room)
-		if m.size() > room {
+		if m.size() > room || m.name == truncated {
 			continue
 		}
 		room -= m.size()
 		kept = append(kept, m)
 	}
-	kept = append(kept, member{name: "detailsTruncated", value: []byte("true")})
+	kept = append(kept, member{name: truncated, value: []byte("true")})
 	return appendMembers(dst, kept)
 }
 
@@ -139,15 +140,11 @@ func encodeMembers(details map[string]any) []member {
 			continue // a detail that is not JSON is a mistake of ours, not worth losing the error for
 		}
 		text, _ := v.(string)
-		members = append(members, member{name, value, text})
+		members = append(members, member{strings.ToValidUTF8(name, "\ufffd"), value, text})
 	}
-	slices.SortFunc(members, func(a, b member) int {
-		if a.name < b.name {
-			return -1
-		}
-		return 1
-	})
-	return members
+	slices.SortFunc(members, func(a, b member) int { return strings.Compare(a.name, b.name) })
+	// Names that differ in what is no text only: a second one would make it no JSON.
+	return slices.CompactFunc(members, func(a, b member) bool { return a.name == b.name })
 }
 
 func appendMembers(dst []byte, members []member) []byte {

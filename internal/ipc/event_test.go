@@ -95,6 +95,19 @@ func TestErrorDetailsAreCut(t *testing.T) {
 	}
 }
 
+func TestErrorDetailsNeverHaveTwoMembersOfOneName(t *testing.T) {
+	long := strings.Repeat("x", MaxDetailsBytes)
+	for name, details := range map[string]map[string]any{
+		"names that are no text":     {"\xd6": "0", "\xb1": "0"},
+		"a name that is ours":        {"detailsTruncated": "no", "stderr": long},
+		"both, with too much behind": {"\xd6": long, "\xb1\xb1": "0", "detailsTruncated": 1},
+	} {
+		if got := appendDetails(nil, details); !jsontext.Value(got).IsValid() {
+			t.Errorf("%s: not JSON: %.100s", name, got)
+		}
+	}
+}
+
 func TestSmallErrorDetailsAreKeptAsTheyAre(t *testing.T) {
 	got := string(appendDetails(nil, map[string]any{"z": []int{1}, "a": nil, "m": "x"}))
 	if want := `{"a":null,"m":"x","z":[1]}`; got != want {
