@@ -23,8 +23,10 @@ func (a *actor) try(in thread.Input) (stored bool) {
 		a.unblockReaders(in)
 		return true // an input that panics is not tried again
 	}
-	var err error = fault.New(fault.StorageFailed, "Storing the change failed in an unexpected way.")
-	a.shielded(in, func() { err = a.store(&next) })
+	var err error
+	if !a.shielded(in, func() { err = a.store(&next) }) {
+		err = fault.New(fault.StorageFailed, "Storing the change failed in an unexpected way.")
+	}
 	if err != nil {
 		a.commitFailed(in, next, fault.From(err))
 		return false
