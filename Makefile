@@ -10,6 +10,10 @@ LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 CC_FOUND := $(shell command -v $$(go env CC | cut -d' ' -f1) 2>/dev/null)
 RACE     := $(if $(CC_FOUND),-race)
 
+# Packages that assert allocation counts, of which some hold only without the
+# race detector.
+COUNTED  := $(sort $(dir $(shell grep -rl --include='*_test.go' 'testing\.AllocsPerRun' internal)))
+
 SYSTEMS  := linux darwin windows
 MACHINES := amd64 arm64
 TARGETS  := $(foreach s,$(SYSTEMS),$(foreach m,$(MACHINES),$(s)/$(m)))
@@ -40,6 +44,9 @@ ifeq ($(CC_FOUND),)
 	@echo "No C compiler found: the tests run without the race detector."
 endif
 	go test $(RACE) -timeout 30m ./...
+ifneq ($(RACE),)
+	go test -run Alloc $(COUNTED:%=./%)
+endif
 
 .PHONY: test-js
 test-js: build ## Test the JavaScript module, also against the daemon; needs node 20
