@@ -53,8 +53,7 @@ const (
 	DefaultDrain        = 5 * time.Second        // reading on before an error close
 	DefaultLinger       = 200 * time.Millisecond // the same at shutdown
 
-	DefaultPing      = 20 * time.Second // between two pings on a WebSocket
-	DefaultPong      = 40 * time.Second // without a sign of life of its client
-	DefaultHandshake = 5 * time.Second  // for the answer to a WebSocket's handshake
-	DefaultApproval  = time.Minute      // for the user to decide about an origin
+	DefaultPing     = 20 * time.Second // between two pings on a WebSocket
+	DefaultPong     = 40 * time.Second // without a sign of life of its client
+	DefaultApproval = time.Minute      // for the user to decide about an origin
 )

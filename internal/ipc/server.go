@@ -65,7 +65,6 @@ type Config struct {
 	Linger       time.Duration // see [DefaultLinger]
 	Ping         time.Duration // see [DefaultPing]
 	Pong         time.Duration // see [DefaultPong]
-	Handshake    time.Duration // see [DefaultHandshake]
 	Approval     time.Duration // see [DefaultApproval]
 	// Numbers of connections; 0 = the constant of the same name.
 	MaxConnections int // TCP
@@ -130,7 +129,6 @@ func New(cfg Config) (*Server, error) {
 	cfg.Linger = orDefault(cfg.Linger, DefaultLinger)
 	cfg.Ping = orDefault(cfg.Ping, DefaultPing)
 	cfg.Pong = orDefault(cfg.Pong, DefaultPong)
-	cfg.Handshake = orDefault(cfg.Handshake, DefaultHandshake)
 	cfg.Approval = orDefault(cfg.Approval, DefaultApproval)
 	cfg.MaxConnections = orDefault(cfg.MaxConnections, MaxConnections)
 	cfg.MaxSockets = orDefault(cfg.MaxSockets, MaxSockets)

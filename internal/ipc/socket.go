@@ -71,7 +71,7 @@ func (s *Server) newSocket(ws *websocket.Conn, nc net.Conn, gather *gatherer, fr
 		left:  make(chan struct{}),
 		over:  make(chan struct{}),
 	}
-	c.link.open(s, nc, &messageSink{ws: ws, gather: gather, timeout: s.config.WriteTimeout}, c)
+	c.link.open(s, nc, &messageSink{ws: ws, gather: gather}, c)
 	ws.SetPongHandler(func(string) error { c.alive(); return nil })
 	ws.SetPingHandler(func(text string) error { c.alive(); c.notePing(text); return nil })
 	ws.SetCloseHandler(func(int, string) error { return nil }) // finish answers it
@@ -397,8 +397,11 @@ func (c *socket) pause(d time.Duration) {
 	}
 }
 
-// sayClose sends the close frame, if the client is still there to take it.
+// sayClose sends the close frame, if the client is still there to take it. A
+// connection that it does not fit into in time is closed.
 func (c *socket) sayClose(code int, why string, patience time.Duration) {
+	late := time.AfterFunc(patience, func() { _ = c.nc.Close() })
+	defer late.Stop()
 	_ = c.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, why), time.Now().Add(patience))
 }
 

@@ -11,18 +11,14 @@ import (
 
 // messageSink writes each line as a text message, without its LF.
 type messageSink struct {
-	ws      *websocket.Conn
-	gather  *gatherer
-	timeout time.Duration // of one write
+	ws     *websocket.Conn
+	gather *gatherer
 }
 
 // write sends several messages with as few system calls as fit. Only control
 // frames can come between them; after a close frame no message can follow, and what
 // was held back with it, itself included, still goes out.
 func (s *messageSink) write(lines [][]byte) error {
-	if err := s.ws.SetWriteDeadline(time.Now().Add(s.timeout)); err != nil {
-		return err
-	}
 	if len(lines) == 1 {
 		return s.message(lines[0])
 	}
@@ -42,21 +38,26 @@ func (s *messageSink) message(line []byte) error {
 func (s *messageSink) rest() { s.gather.rest() }
 
 // gatherer is a connection that can hold back what is written, so that frames of
-// many small messages go out together.
+// many small messages go out together. It limits each write that goes out.
 type gatherer struct {
 	net.Conn
+	timeout time.Duration // of one write
 
 	mu      sync.Mutex
 	holding bool
 	held    []byte
 }
 
+// SetWriteDeadline leaves the limit alone. The library sets one that began when a
+// frame was made; what waited for its turn would have no time left.
+func (g *gatherer) SetWriteDeadline(time.Time) error { return nil }
+
 // Write writes, or holds back up to about [writeBatchBytes].
 func (g *gatherer) Write(p []byte) (int, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.holding {
-		return g.Conn.Write(p)
+		return g.send(p)
 	}
 	g.held = append(g.held, p...)
 	if len(g.held) < writeBatchBytes {
@@ -82,9 +83,17 @@ func (g *gatherer) end() error {
 
 // flush writes what is held; g.mu is held.
 func (g *gatherer) flush() error {
-	_, err := g.Conn.Write(g.held)
+	_, err := g.send(g.held)
 	g.held = g.held[:0]
 	return err
+}
+
+// send writes at once; g.mu is held.
+func (g *gatherer) send(p []byte) (int, error) {
+	if err := g.Conn.SetWriteDeadline(time.Now().Add(g.timeout)); err != nil {
+		return 0, err
+	}
+	return g.Conn.Write(p)
 }
 
 // rest gives a large buffer back.

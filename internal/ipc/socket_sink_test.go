@@ -5,12 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/gorilla/websocket"
 
+	"github.com/pedelec/pedelec-core/internal/loopback"
 	"github.com/pedelec/pedelec-core/internal/thread"
 )
 
@@ -146,5 +150,61 @@ func TestAWriterThatIsStuckDoesNotHoldUpTheReader(t *testing.T) {
 	for last != "99" { // one pong was on its way; of the others only the last is owed
 		p.send(ping("p"))
 		p.line()
+	}
+}
+
+// renewedConn is a connection whose first write outlives its limit, as one over a
+// standstill of the process does, which begins anew.
+type renewedConn struct {
+	net.Conn
+	limit   time.Time
+	renewed bool
+}
+
+func (c *renewedConn) SetWriteDeadline(at time.Time) error {
+	c.limit = at
+	return c.Conn.SetWriteDeadline(at)
+}
+
+func (c *renewedConn) Write(p []byte) (int, error) {
+	if !c.renewed {
+		c.renewed = true
+		<-time.After(time.Until(c.limit))
+		if err := c.Conn.SetWriteDeadline(time.Time{}); err != nil {
+			return 0, err
+		}
+	}
+	return c.Conn.Write(p)
+}
+
+// TestTheRestOfABatchBehindAStandstillHasTheTimeOfAWrite writes a batch of several
+// writes of which the first was renewed.
+func TestTheRestOfABatchBehindAStandstillHasTheTimeOfAWrite(t *testing.T) {
+	line := append(bytes.Repeat([]byte("x"), writeBatchBytes), '\n')
+	written := make(chan error, 1)
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := &hijacker{ResponseWriter: w, peers: loopback.NewPeerCheck(nil), timeout: 50 * time.Millisecond}
+		ws, err := (&websocket.Upgrader{}).Upgrade(h, r, nil)
+		if err == nil {
+			h.gather.Conn = &renewedConn{Conn: h.gather.Conn}
+			err = (&messageSink{ws: ws, gather: h.gather}).write([][]byte{line, line, line})
+			_ = ws.Close() // all was written, or nothing can be
+		}
+		written <- err
+	}))
+	defer web.Close()
+	ws, _, err := websocket.DefaultDialer.Dial("ws"+strings.TrimPrefix(web.URL, "http"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ws.Close() }() // the server has closed it
+	for range 3 {
+		if _, message, err := ws.ReadMessage(); err != nil || len(message) != writeBatchBytes {
+			t.Errorf("%d bytes, %v", len(message), err)
+			break
+		}
+	}
+	if err := <-written; err != nil {
+		t.Error(err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/gorilla/websocket"
 
@@ -38,13 +39,12 @@ func (s *Server) serveSocket(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.releaseSocket(from.origin)
-	hijacker := &hijacker{ResponseWriter: w, peers: s.peers}
+	hijacker := &hijacker{ResponseWriter: w, peers: s.peers, timeout: s.config.WriteTimeout}
 	upgrader := websocket.Upgrader{
-		HandshakeTimeout: s.config.Handshake,
-		ReadBufferSize:   socketBuffer,
-		WriteBufferSize:  socketBuffer,
-		Subprotocols:     []string{Subprotocol},
-		CheckOrigin:      func(*http.Request) bool { return true }, // the guard has
+		ReadBufferSize:  socketBuffer,
+		WriteBufferSize: socketBuffer,
+		Subprotocols:    []string{Subprotocol},
+		CheckOrigin:     func(*http.Request) bool { return true }, // the guard has
 		Error: func(_ http.ResponseWriter, _ *http.Request, status int, _ error) {
 			if hijacker.gather == nil {
 				w.Header().Set("Sec-WebSocket-Version", "13")
@@ -80,8 +80,9 @@ func (s *Server) prove(r *http.Request) (p proof, ok bool) {
 // and in a way that lets frames be gathered.
 type hijacker struct {
 	http.ResponseWriter
-	peers  loopback.PeerCheck
-	gather *gatherer // nil until then
+	peers   loopback.PeerCheck
+	timeout time.Duration // of one write
+	gather  *gatherer     // nil until then
 }
 
 // Hijack implements http.Hijacker.
@@ -90,7 +91,7 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	h.gather = &gatherer{Conn: nc}
+	h.gather = &gatherer{Conn: nc, timeout: h.timeout}
 	if err := h.peers.Check(nc); err != nil {
 		_ = nc.Close() // nothing was promised on it
 		return nil, nil, err
