@@ -203,15 +203,26 @@ func (t *Seats[S]) End(s S) {
 
 // Abandon fences off a turn that did not end: nothing that the agent still says of
 // it reaches the thread.
-func (t *Seats[S]) Abandon(s S, turn uint64) {
-	p := s.Place()
+func (t *Seats[S]) Abandon(s S, turn uint64) { t.abandon(s.Place(), turn, nil) }
+
+// Fail ends a turn for its thread and fences it off: the agent may go on with it.
+func (t *Seats[S]) Fail(s S, turn uint64, e *fault.Error) {
+	t.abandon(s.Place(), turn, &thread.Frame{Kind: thread.FrameFinished, Turn: turn, Outcome: thread.OutcomeFailed, Err: e})
+}
+
+// abandon fences a turn off. Its last frame is told, if there is one.
+func (t *Seats[S]) abandon(p *Seat, turn uint64, last *thread.Frame) {
 	t.Mu.Lock()
 	fenced := turn != 0 && p.turn == turn && t.fence(p)
 	t.Mu.Unlock()
-	if fenced {
-		p.Out.Shut()
-		t.changed()
+	if !fenced {
+		return
 	}
+	if last != nil {
+		p.Out.Frame(*last)
+	}
+	p.Out.Shut()
+	t.changed()
 }
 
 // fence puts a seat with a turn into quarantine. Mu is held.

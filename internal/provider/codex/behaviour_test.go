@@ -297,10 +297,33 @@ func TestATurnGoesOnWhoseRequestIsAnsweredAtTooGreatLength(t *testing.T) {
 	if got := conformance.Told(r.Turn(a, sink, 1, "say longstart x")); got != "d:x | m:x | ok" {
 		t.Error(got)
 	}
-	if got := conformance.Told(r.Turn(a, sink, 2, "refuse at length")); got != "failed PROVIDER_REQUEST_FAILED" {
+	if got := conformance.Told(r.Turn(a, sink, 2, "say longstarted x")); got != "d:x | m:x | ok" {
 		t.Error(got)
 	}
-	if got := conformance.Told(r.Turn(a, sink, 3, "say m y")); got != "d:y | m:y | ok" {
+	if got := conformance.Told(r.Turn(a, sink, 3, "refuse at length")); got != "failed PROVIDER_REQUEST_FAILED" {
+		t.Error(got)
+	}
+	if got := conformance.Told(r.Turn(a, sink, 4, "say m y")); got != "d:y | m:y | ok" {
+		t.Error(got)
+	}
+}
+
+// TestATurnThatNothingNamesEndsSoon begins a turn whose id cannot be read: the
+// watchdog would take half an hour, and nobody could interrupt it.
+func TestATurnThatNothingNamesEndsSoon(t *testing.T) {
+	k := conformance.Knobs{Dir: t.TempDir()}
+	agent := quick()
+	agent.Control = 100 * time.Millisecond
+	r := conformance.NewRig(t, agent.Driver(), fake(k), k.Dir)
+	a, sink := r.Open(r.Spec("t1"))
+	if got := conformance.Told(r.Turn(a, sink, 1, "begin at length")); got != "failed PROVIDER_PROTOCOL_ERROR" {
+		t.Error(got)
+	}
+	if a.Conversation.Alive() {
+		t.Error("the conversation takes a turn while the agent is at work")
+	}
+	again, sink := r.Resume(r.Spec("t1"), a) // in another process, since the first cannot be stopped otherwise
+	if got := conformance.Told(r.Turn(again, sink, 2, "say m y")); got != "d:y | m:y | ok" {
 		t.Error(got)
 	}
 }

@@ -75,8 +75,8 @@ func (r *Runtime) called(id jsonrpc.ID, params jsontext.Value) {
 		r.answerCalls([]jsonrpc.ID{id}, overText)
 		return
 	}
-	t, running := s.owner(notice{TurnID: p.TurnID})
-	if !running || t.cancelled {
+	t := s.owner(notice{TurnID: p.TurnID})
+	if t == nil || t.cancelled {
 		r.Mu.Unlock()
 		r.answerCalls([]jsonrpc.ID{id}, overText)
 		return

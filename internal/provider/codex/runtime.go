@@ -22,8 +22,7 @@ type Runtime struct {
 
 	// Its mutex guards what follows, too.
 	*provider.Seats[*session]
-	held      map[string][]string // by our thread id: conversations that this process keeps locked
-	strangers int                 // frames of conversations that are not ours, such as sub-agents'
+	held map[string][]string // by our thread id: conversations that this process keeps locked
 }
 
 var _ provider.Runtime = (*Runtime)(nil)
@@ -45,20 +44,11 @@ func (r *Runtime) Feed(frame []byte) { r.conn.Feed(frame) }
 func (r *Runtime) Skipped(head, tail []byte) {
 	r.conn.Skipped(head, tail)
 	told := jsonrpc.Peek(head)
-	if jsonrpc.Text(told["/method"]) != "turn/completed" {
-		return
-	}
-	var n notice
+	method := jsonrpc.Text(told["/method"])
+	n := notice{ThreadID: jsonrpc.Text(told["/params/threadId"])}
 	n.Turn.ID = jsonrpc.Text(told["/params/turn/id"])
-	r.Mu.Lock()
-	s := r.Taken[jsonrpc.Text(told["/params/threadId"])]
-	if s == nil {
-		r.Mu.Unlock()
-		return
-	}
-	t, known := s.owner(n)
-	r.Mu.Unlock()
-	if known {
+	s, t := r.owner(method, n)
+	if method == "turn/completed" && t != nil {
 		s.finish(t, thread.OutcomeFailed, fault.From(r.failure("turn", jsonrpc.ErrTooLong)))
 	}
 }
@@ -121,25 +111,29 @@ func (r *Runtime) Notification(method string, params jsontext.Value) {
 		r.link.Log.Debug().Str("method", method).Msg("a notification of the agent cannot be read")
 		return
 	}
+	s, t := r.owner(method, n)
+	switch {
+	case s == nil:
+	case method != "turn/completed":
+		s.hear(method, t, n)
+	case t != nil:
+		s.completed(t, n)
+	}
+}
+
+// owner returns the session of a notification, and its running turn if that is the
+// one which the notification is about.
+func (r *Runtime) owner(method string, n notice) (*session, *turn) {
 	r.Mu.Lock()
+	defer r.Mu.Unlock()
 	s := r.Taken[n.ThreadID]
-	if s == nil {
-		r.strangers++
-		r.Mu.Unlock()
-		return
+	if s == nil { // a sub-agent's, for one
+		return nil, nil
 	}
 	if method == "turn/started" && s.turn != nil && n.Turn.ID != s.past {
 		s.take(s.turn, n.Turn.ID) // it may come before the answer to our request
 	}
-	t, known := s.owner(n)
-	r.Mu.Unlock()
-	if method == "turn/completed" {
-		if known {
-			s.completed(t, n)
-		}
-		return
-	}
-	s.hear(method, t, n)
+	return s, s.owner(n)
 }
 
 // stirred notes that something moved in a session.

@@ -100,17 +100,17 @@ func (s *session) forget(t *turn) {
 // Alive reports whether turns can be started.
 func (s *session) Alive() bool { return s.r.Alive(s) }
 
-// owner returns the running turn if a notification belongs to it: what is told of
+// owner returns the running turn if a notification belongs to it, else nil: what is told of
 // an older one, as the usage after a resume, does not. The mutex is held.
-func (s *session) owner(n notice) (t *turn, running bool) {
+func (s *session) owner(n notice) *turn {
 	id := n.TurnID
 	if id == "" {
 		id = n.Turn.ID
 	}
 	if s.turn == nil || id == "" || s.turn.agentID != id {
-		return nil, false
+		return nil
 	}
-	return s.turn, true
+	return s.turn
 }
 
 // take notes the agent's id of a turn. The mutex is held.
@@ -137,7 +137,11 @@ func (s *session) answered(t *turn, answer jsontext.Value, err error) {
 	s.r.Mu.Lock()
 	known := t.agentID != ""
 	s.r.Mu.Unlock()
-	if known || errors.Is(err, jsonrpc.ErrTooLong) { // the agent works on it, whatever became of its answer
+	if known { // the agent works on it, whatever became of its answer
+		return
+	}
+	if errors.Is(err, jsonrpc.ErrTooLong) {
+		s.r.spawn(func() { s.awaitName(t) })
 		return
 	}
 	e := fault.From(s.r.failure("turn/start", err))
@@ -150,6 +154,22 @@ func (s *session) answered(t *turn, answer jsontext.Value, err error) {
 		e = s.r.fault(fault.ProviderProtocolError, "turn/start", name+" began a turn without an id.", nil)
 	}
 	s.finish(t, thread.OutcomeFailed, e)
+}
+
+// awaitName gives up a turn that the agent has begun, with an answer that was too
+// long to name it, unless a notification names it soon: nothing that the agent does
+// in it could be heard, nor could it be interrupted.
+func (s *session) awaitName(t *turn) {
+	limit := time.NewTimer(s.r.agent.Control)
+	defer limit.Stop()
+	select {
+	case <-t.accepted:
+	case <-t.ended:
+	case <-s.r.conn.Done():
+	case <-limit.C:
+		s.r.Fail(s, t.id, fault.From(s.r.failure("turn/start", jsonrpc.ErrTooLong)))
+		s.cancel(t) // it may still be named
+	}
 }
 
 // hear passes on what the agent says. It runs on the reader.

@@ -167,10 +167,17 @@ func (f *fakeCodex) start(request jsontext.Value, thread, text string) {
 		f.notify("item/agentMessage/delta", fmt.Sprintf(`{"threadId":%q,"turnId":%q,"itemId":"pre","delta":"pre"}`, thread, t.id))
 	}
 	note := "null"
-	if strings.HasPrefix(text, "say longstart ") {
+	switch {
+	case strings.HasPrefix(text, "say longstarted "): // its notification is as long
+		started = strings.TrimSuffix(started, "}") + fmt.Sprintf(`,"note":%q}`, TooLong())
+		fallthrough
+	case strings.HasPrefix(text, "say longstart "), text == "begin at length":
 		note = quoted(TooLong())
 	}
 	f.reply(request, fmt.Sprintf(`{"turn":{"id":%q,"items":[],"status":"inProgress","error":null,"note":%s}}`, t.id, note))
+	if text == "begin at length" {
+		return // and is never named
+	}
 	f.notify("thread/status/changed", fmt.Sprintf(`{"threadId":%q,"status":{"type":"active"}}`, thread))
 	f.notify("turn/started", started)
 	f.item("item/started", t, `{"type":"userMessage","id":"u"}`)
