@@ -186,10 +186,6 @@ func (d *core) openStore() error {
 		return err
 	}
 	d.store = s
-	if damage := s.Damage(); damage != nil {
-		d.log.Error().Str("movedTo", damage.MovedTo).Str("reason", damage.Reason).
-			Msg("THE DATABASE WAS DAMAGED: it was moved aside and a fresh one started; keep the file and see docs/OPERATIONS.md")
-	}
 	return nil
 }
 

@@ -313,7 +313,7 @@ func (s *Store) moveAside(cause error) error {
 	}
 	s.damage = &Damage{At: now, MovedTo: aside, Reason: cause.Error()}
 	s.Log.Error().Err(cause).Str("path", s.path).Str("movedTo", aside).
-		Msg("The database is damaged. It was moved aside, and a fresh one is started: its threads are missing until it is repaired or a backup is put in its place.")
+		Msg("THE DATABASE WAS DAMAGED. It was moved aside, and a fresh one is started: its threads are missing until it is repaired or a backup is put in its place. Keep the file, and see docs/OPERATIONS.md.")
 	return nil
 }
 

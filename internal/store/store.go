@@ -177,8 +177,8 @@ func (s *Store) ReserveBlock(threadID string, end uint64) error {
 // processes of it may be left.
 func (s *Store) WasUnclean() bool { return s.unclean }
 
-// Damage tells about a damaged file that Open moved aside; nil = there was
-// none.
+// Damage tells about a damaged file that Open moved aside, as the log was told; nil =
+// there was none.
 func (s *Store) Damage() *Damage { return s.damage }
 
 // Healthy returns an error once a part of the file could not be read; it stays
