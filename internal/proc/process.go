@@ -330,9 +330,18 @@ func (p *Process) finish(e Exit) {
 	p.exit = e
 	p.mu.Unlock()
 	p.starter.remove(p)
-	p.log.Info().Str("exit", e.Text).Bool("stopped", e.Stopped).AnErr("cause", e.Cause).
-		Stringer("lifetime", time.Since(p.StartedAt).Round(time.Millisecond)).Msg("agent gone")
+	p.tell(e)
 	close(p.done)
+}
+
+// tell logs the end. One that nobody asked for is not as it should be.
+func (p *Process) tell(e Exit) {
+	line, msg := p.log.Info(), "agent gone"
+	if !e.Stopped {
+		line, msg = p.log.Warn(), "agent gone without being asked to go: the turns it ran fail, and the next turn starts it again"
+	}
+	line.Str("exit", e.Text).Bool("stopped", e.Stopped).AnErr("cause", e.Cause).
+		Stringer("lifetime", time.Since(p.StartedAt).Round(time.Millisecond)).Msg(msg)
 }
 
 func exitOf(state *os.ProcessState, err error) Exit {

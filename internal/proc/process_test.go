@@ -3,6 +3,7 @@
 package proc
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
 
 	"github.com/pedelec/pedelec-core/internal/fault"
@@ -310,6 +313,45 @@ func TestAFrameOfTwoLinesIsRefused(t *testing.T) {
 	p := f.child(t, "echo")
 	if err := p.Post([]byte("{\n}")); !fault.Is(err, fault.Internal) {
 		t.Errorf("post: %v", err)
+	}
+}
+
+func TestAnEndThatNobodyAskedForIsAWarningWithItsExitStatus(t *testing.T) {
+	for name, tt := range map[string]struct {
+		knobs string
+		end   func(*Process)
+		want  string
+	}{
+		"crash":       {"hang", func(p *Process) { _ = unix.Kill(p.PID, unix.SIGSEGV) }, "warn: signal: segmentation fault"},
+		"kill -9":     {"hang", func(p *Process) { _ = unix.Kill(p.PID, unix.SIGKILL) }, "warn: signal: killed"},
+		"failure":     {"exit:3", func(*Process) {}, "warn: exit status 3"},
+		"clean exit":  {"exit:0", func(*Process) {}, "warn: exit status 0"},
+		"our request": {"hang", (*Process).Kill, "info: signal: killed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer // written by one goroutine, before Done
+			f := newFixture(t)
+			f.Log = zerolog.New(&log)
+			p := f.child(t, tt.knobs)
+			tt.end(p.Process)
+			receive(t, p.Done())
+			lines := bytes.Split(bytes.TrimSpace(log.Bytes()), []byte("\n"))
+			var told struct {
+				Level   string `json:"level"`
+				Exit    string `json:"exit"`
+				Message string `json:"message"`
+			}
+			if err := json.Unmarshal(lines[len(lines)-1], &told); err != nil {
+				t.Fatal(err)
+			}
+			got, _, _ := strings.Cut(told.Level+": "+told.Exit, " (core dumped)")
+			if got != tt.want {
+				t.Errorf("the log says %q, want %q", got, tt.want)
+			}
+			if next := strings.Contains(told.Message, "the next turn starts it again"); next != (told.Level == "warn") {
+				t.Errorf("the log says %q", told.Message)
+			}
+		})
 	}
 }
 

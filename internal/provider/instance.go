@@ -224,6 +224,10 @@ func (i *instance) end() {
 // gone tells the threads, then the slot.
 func (i *instance) gone() {
 	i.loss = i.lossError()
+	if i.isBroken() && !i.wanted() {
+		i.slot.m.cfg.Log.Warn().Str("provider", i.slot.driver.Provider.String()).Int("pid", i.process.PID).
+			Msg("the agent did not answer any more and was stopped: the turns it ran fail, and the next turn starts it again")
+	}
 	i.runtime.Gone(i.loss)
 	i.slot.instanceGone(i, i.loss)
 }

@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -10,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"github.com/pedelec/pedelec-core/internal/fault"
 	"github.com/pedelec/pedelec-core/internal/provider"
@@ -145,7 +148,8 @@ func TestAHandshakeThatFailsLeavesNoProcess(t *testing.T) {
 func TestASilentAgentIsGivenUpAfterThreeRequests(t *testing.T) {
 	f := OpenCode()
 	f.Open, f.Silence = 600*time.Millisecond, 1500*time.Millisecond
-	r := newRig(t, f, knobs{HangResume: true})
+	var log bytes.Buffer
+	r := newRig(t, f, knobs{HangResume: true}, func(c *provider.Config) { c.Log = zerolog.New(zerolog.SyncWriter(&log)) })
 	a, sink := r.open(r.spec("t1"))
 	r.start(a, 1, "say m x\nhang")
 	sink.sawText("x")
@@ -160,6 +164,12 @@ func TestASilentAgentIsGivenUpAfterThreeRequests(t *testing.T) {
 		t.Errorf("the turn ended with %v", e)
 	}
 	r.open(r.spec("t3"))
+	if err := r.manager.Close(r.ctx); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(log.String(), `"level":"warn"`); n != 1 || !strings.Contains(log.String(), "did not answer any more and was stopped") {
+		t.Errorf("the log has %d warnings:\n%s", n, &log)
+	}
 }
 
 func TestAnIdleProcessStops(t *testing.T) {
