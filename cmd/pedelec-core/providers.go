@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -52,7 +53,10 @@ func (a *app) providers(ctx context.Context, refresh bool) error {
 // used, or what was found.
 func providerNote(p ipc.ProviderInfo) string {
 	if p.Error != nil && *p.Error != "" {
-		return *p.Error
+		if p.Path == "" {
+			return *p.Error
+		}
+		return fmt.Sprintf("%s It was found at %s.", *p.Error, p.Path)
 	}
 	var notes []string
 	if p.IsDefault {

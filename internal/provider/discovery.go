@@ -293,14 +293,13 @@ func (d *discovery) examine(ctx context.Context, driver Driver, c candidate, sea
 		help, err = probe(ctx, c.path, slices.Concat(c.lead, driver.HelpArgs), environ)
 		return err
 	})
-	name := filepath.Base(c.path)
 	switch err := both.Wait(); {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return found{key: key, err: notAvailable(driver, "%s did not answer in time when it was asked for its version; check that it runs in a terminal.", name)}
+		return found{key: key, err: notUsable(driver, c.path, "did not answer in time when it was asked for its version. Check that it runs in a terminal")}
 	case err != nil:
-		return found{key: key, err: notAvailable(driver, "%s cannot be run (%v); reinstall it or set providerSettings.%s.command.", name, exitWords(err), driver.Provider)}
+		return found{key: key, err: notUsable(driver, c.path, "failed when it was asked for its version (%v). Install %s anew", exitWords(err), driver.Provider.Name())}
 	case !strings.Contains(help, driver.HelpWord):
-		return found{key: key, err: notAvailable(driver, "%s does not offer %q; update it or set providerSettings.%s.command.", name, strings.Join(driver.Args, " "), driver.Provider)}
+		return found{key: key, err: notUsable(driver, c.path, "does not know %q: it is too old, or another program of that name. Update %s", strings.Join(driver.Args, " "), driver.Provider.Name())}
 	}
 	return found{key: key, program: Program{Path: c.path, Lead: c.lead, SearchPath: searchPath, Version: firstLine(version)}}
 }
@@ -334,7 +333,16 @@ func missing(driver Driver, command []string) *fault.Error {
 	if len(command) > 0 {
 		return notAvailable(driver, "%s of providerSettings.%s.command was not found; correct it or remove it.", filepath.Base(command[0]), driver.Provider)
 	}
-	return notAvailable(driver, "%s is not on PATH; install it or set providerSettings.%s.command.", driver.Programs[0], driver.Provider)
+	name := driver.Provider.Name()
+	return notAvailable(driver, "%s was not found: no program named %s is on PATH. Install %s, or name its program in providerSettings.%s.command.",
+		name, strings.Join(driver.Programs, " or "), name, driver.Provider)
+}
+
+// notUsable says of a program that was found what it did, and a remedy. Its name alone,
+// such as "agent", would not tell whose it should be.
+func notUsable(driver Driver, path, format string, args ...any) *fault.Error {
+	return notAvailable(driver, "The program %s, which should be %s's, %s, or name the right one in providerSettings.%s.command.",
+		filepath.Base(path), driver.Provider.Name(), fmt.Sprintf(format, args...), driver.Provider)
 }
 
 func notAvailable(driver Driver, format string, args ...any) *fault.Error {

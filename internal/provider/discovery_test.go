@@ -103,10 +103,10 @@ func TestDiscoveryFindsTheFirstGoodProgramAndSaysWhatToDoOtherwise(t *testing.T)
 		{name: "the newer name wins", programs: map[string]string{"a/cursor-agent": good, "b/agent": good}, path: "b/agent"},
 		{name: "another program of that name is passed over", programs: map[string]string{"a/agent": "#!/bin/sh\necho hello\n", "b/cursor-agent": good}, path: "b/cursor-agent"},
 		{name: "well-known folders come last", programs: map[string]string{".local/bin/agent": good}, path: ".local/bin/agent"},
-		{name: "nothing", problem: "agent is not on PATH; install it or set providerSettings.cursor.command."},
-		{name: "no protocol", programs: map[string]string{"a/agent": "#!/bin/sh\necho hello\n"}, problem: `agent does not offer "acp"; update it`},
-		{name: "it fails", programs: map[string]string{"a/agent": "#!/bin/sh\nexit 3\n"}, problem: "agent cannot be run (exit status 3)"},
-		{name: "it cannot be run", programs: map[string]string{"a/agent": "#!/no/such/shell\n"}, problem: "agent cannot be run (no such file or directory)"},
+		{name: "nothing", problem: "Cursor was not found: no program named agent or cursor-agent is on PATH. Install Cursor, or name its program in providerSettings.cursor.command."},
+		{name: "no protocol", programs: map[string]string{"a/agent": "#!/bin/sh\necho hello\n"}, problem: `The program agent, which should be Cursor's, does not know "acp": it is too old, or another program of that name. Update Cursor, or name the right one in providerSettings.cursor.command.`},
+		{name: "it fails", programs: map[string]string{"a/agent": "#!/bin/sh\nexit 3\n"}, problem: "The program agent, which should be Cursor's, failed when it was asked for its version (exit status 3). Install Cursor anew"},
+		{name: "it cannot be run", programs: map[string]string{"a/agent": "#!/no/such/shell\n"}, problem: "failed when it was asked for its version (no such file or directory)"},
 		{name: "a command", programs: map[string]string{"c/mine": good}, command: []string{"ROOT/c/mine", "lead"}, path: "c/mine"},
 		{name: "a command on PATH", programs: map[string]string{"b/mine": good}, command: []string{"mine"}, path: "b/mine"},
 		{name: "a command beats the program", programs: map[string]string{"a/agent": good, "c/mine": good}, command: []string{"ROOT/c/mine"}, path: "c/mine"},
@@ -172,7 +172,7 @@ func TestAProbeThatHangsIsKilledWithItsGroup(t *testing.T) {
 	p.put("a/agent", "#!/bin/sh\nsleep 1000 &\necho $! > \"$(dirname \"$0\")/pid.$$\"\nwait\n")
 	p.cfg.ProbeTimeout = time.Second
 	s := p.cursor(p.manager())
-	if s.Available || !strings.Contains(s.Error, "agent did not answer in time") {
+	if s.Available || !strings.Contains(s.Error, "The program agent, which should be Cursor's, did not answer in time") {
 		t.Errorf("status %+v", s)
 	}
 	files, _ := filepath.Glob(filepath.Join(p.root, "a", "pid.*"))
@@ -218,7 +218,7 @@ func TestAProbeGetsNoInputAndItsOutputIsCut(t *testing.T) {
 	p := newPlace(t)
 	p.put("a/agent", "#!/bin/sh\ncat\nhead -c 10000000 /dev/zero | tr '\\0' y\necho acp\n")
 	s := p.cursor(p.manager())
-	if s.Available || !strings.Contains(s.Error, "does not offer") { // the word comes after the cut
+	if s.Available || !strings.Contains(s.Error, "does not know") { // the word comes after the cut
 		t.Errorf("status %+v", s)
 	}
 }
