@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -264,19 +265,38 @@ func (r *report) examineDaemon(ctx context.Context, home string) {
 	if _, err := os.Stat(cliPath(home)); err != nil {
 		r.add(warning, "tools", "agents that call tools from a shell miss their command (%v); restart the daemon, which puts it there", err)
 	}
+	r.examineAgents(ctx, c)
+}
+
+// examineAgents tells which agents can be used. Before it says that not one can, the
+// daemon looks at the machine again: one may have been installed a moment ago.
+func (r *report) examineAgents(ctx context.Context, c *ipc.Client) {
 	var list []ipc.ProviderInfo
-	if err := c.Call(ctx, "list_providers", nil, &list); err != nil {
+	err := c.Call(ctx, "list_providers", nil, &list)
+	if err == nil && !slices.ContainsFunc(list, isAvailable) {
+		err = c.Call(ctx, "refresh_providers", nil, &list)
+	}
+	if err != nil {
 		r.add(bad, "daemon", "cannot list agents: %s", sentence(err))
 		return
 	}
+	none := !slices.ContainsFunc(list, isAvailable)
+	if none {
+		r.add(warning, "agents", "not one can be used, so no turn can run; install one or correct what follows, then run this again")
+	}
 	for _, p := range list {
-		if p.Available {
+		switch {
+		case p.Available:
 			r.add(good, "agents", "%s can be used", p.Code)
-		} else if p.IsDefault {
+		case p.IsDefault:
 			r.add(warning, "agents", "%s is the default but cannot be used: %s", p.Code, providerNote(p))
+		case none:
+			r.add(warning, "agents", "%s", providerNote(p))
 		}
 	}
 }
+
+func isAvailable(p ipc.ProviderInfo) bool { return p.Available }
 
 // examineSilence tells a daemon that does not run from one that nobody can reach.
 func (r *report) examineSilence(home string) {
