@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -124,7 +125,7 @@ func (a *app) openChat(ctx context.Context, c *ipc.Client, f chatFlags) (string,
 	if f.thread != "" {
 		return f.thread, reopen(ctx, c, f.thread)
 	}
-	provider, err := chooseProvider(ctx, c, f.provider)
+	provider, err := a.chooseProvider(ctx, c, f.provider)
 	if err != nil {
 		return "", err
 	}
@@ -173,9 +174,9 @@ func reopen(ctx context.Context, c *ipc.Client, id string) error {
 // chooseProvider returns the provider that was asked for, else the default one,
 // else the first that can be used. Only the last has to wait for a look at the
 // machine.
-func chooseProvider(ctx context.Context, c *ipc.Client, asked string) (string, error) {
+func (a *app) chooseProvider(ctx context.Context, c *ipc.Client, asked string) (string, error) {
 	if asked != "" {
-		return asked, nil
+		return asked, a.checkProvider(ctx, c, asked)
 	}
 	var chosen struct {
 		DefaultProvider string `json:"defaultProvider"`
@@ -185,7 +186,7 @@ func chooseProvider(ctx context.Context, c *ipc.Client, asked string) (string, e
 		return "", err
 	}
 	if chosen.DefaultProvider != "" {
-		return chosen.DefaultProvider, nil
+		return chosen.DefaultProvider, a.checkProvider(ctx, c, chosen.DefaultProvider)
 	}
 	var list []ipc.ProviderInfo
 	if err := c.Call(ctx, "list_providers", nil, &list); err != nil {
@@ -197,6 +198,45 @@ func chooseProvider(ctx context.Context, c *ipc.Client, asked string) (string, e
 		}
 	}
 	return "", fault.New(fault.ProviderNotAvailable, "No agent can be used on this machine; see what is missing with: pedelec-core providers")
+}
+
+// lookPatience is how long a chat waits for the first look at the machine after a
+// start. A turn looks for its agent in any case.
+const lookPatience = 2 * time.Second
+
+// checkProvider returns PROVIDER_NOT_AVAILABLE for a provider that cannot be used: a
+// thread of it could be created, and only its first turn would say so. Since it may
+// have been installed a moment ago, the daemon looks again before that is said.
+func (a *app) checkProvider(ctx context.Context, c *ipc.Client, code string) error {
+	limited, cancel := context.WithTimeout(ctx, lookPatience)
+	defer cancel()
+	p, err := findProvider(limited, c, "list_providers", code)
+	if limited.Err() != nil && ctx.Err() == nil {
+		return nil // nobody knows yet
+	}
+	if err == nil && !p.Available {
+		err = a.waiting(ctx, "Looking for agents", func(ctx context.Context) (err error) {
+			p, err = findProvider(ctx, c, "refresh_providers", code)
+			return err
+		})
+	}
+	if err == nil && !p.Available {
+		err = fault.New(fault.ProviderNotAvailable, providerNote(p))
+	}
+	return err
+}
+
+// findProvider asks for the list of providers and returns one of them. One that is not
+// listed counts as available: the daemon refuses it in its own words.
+func findProvider(ctx context.Context, c *ipc.Client, request, code string) (ipc.ProviderInfo, error) {
+	var list []ipc.ProviderInfo
+	err := c.Call(ctx, request, nil, &list)
+	for _, p := range list {
+		if p.Code == code {
+			return p, nil
+		}
+	}
+	return ipc.ProviderInfo{Available: true}, err
 }
 
 // converse takes turns from the input until it ends or the user leaves.
