@@ -5,9 +5,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
@@ -15,6 +17,9 @@ import (
 
 	"github.com/pedelec/pedelec-core/internal/assets"
 	"github.com/pedelec/pedelec-core/internal/ipc"
+	"github.com/pedelec/pedelec-core/internal/lifecycle"
+	"github.com/pedelec/pedelec-core/internal/loopback"
+	"github.com/pedelec/pedelec-core/internal/settings"
 	"github.com/pedelec/pedelec-core/internal/thread"
 	"github.com/pedelec/pedelec-core/internal/tool"
 )
@@ -123,6 +128,130 @@ func limitTable() string {
 		fmt.Fprintf(&b, "| %s | %s |\n", row.what, strings.TrimSpace(grouped(row.most)+" "+row.unit))
 	}
 	return b.String()
+}
+
+// TestDocsTellTheTimes keeps the table of times in PROTOCOL.md true. With -update
+// it writes the table.
+func TestDocsTellTheTimes(t *testing.T) {
+	checkGenerated(t, protocolDoc, "times", timeTable())
+}
+
+func timeTable() string {
+	life := lifecycle.DefaultDurations
+	var b strings.Builder
+	b.WriteString("| what | time |\n| --- | --- |\n")
+	for _, row := range []struct {
+		what string
+		time time.Duration
+	}{
+		{"from the connection to its first valid request, on TCP", ipc.DefaultFirstRequest},
+		{"for a client to take what it is sent", ipc.DefaultWriteTimeout},
+		{"of silence until the system asks whether a client is still there; as long again until it is given up", loopback.DefaultKeepAlive},
+		{"between two pings on a WebSocket", ipc.DefaultPing},
+		{"without a sign of life until a WebSocket is given up", ipc.DefaultPong},
+		{"for the user to decide about an origin", ipc.DefaultApproval},
+		{"for an agent to open a conversation ¹", life.Start},
+		{"of an agent's silence in a turn ¹", life.Silence},
+		{"for an agent to confirm a cancel or an end", life.Stop},
+		{"from the last subscription to the end of an `autoEndOnDisconnect` thread", life.AutoEnd},
+		{"for subscribers to take the events of an end before its answer", life.Barrier},
+		{"for subscribers to take the last events when the daemon leaves", life.Farewell},
+		{"from the start to the settling of threads that nobody asked for", life.SweepDelay},
+		{"between two rounds of retention", life.SweepEvery},
+		{"for a page to answer a tool call, unless the tool says otherwise", tool.DefaultTimeout},
+		{"that a tool may say at most", tool.MaxTimeout},
+		{"that a ticket lives", assets.DefaultTicketLife},
+		{"without a byte until a transfer is given up", assets.DefaultIdleTimeout},
+		{"for a whole transfer", assets.DefaultTransferTimeout},
+	} {
+		fmt.Fprintf(&b, "| %s | %s |\n", row.what, spelled(row.time))
+	}
+	return b.String()
+}
+
+// spelled writes a duration in its largest whole unit.
+func spelled(d time.Duration) string {
+	for _, unit := range []struct {
+		length time.Duration
+		name   string
+	}{{time.Hour, "h"}, {time.Minute, "min"}, {time.Second, "s"}} {
+		if d%unit.length == 0 {
+			return grouped(int(d/unit.length)) + " " + unit.name
+		}
+	}
+	return d.String()
+}
+
+// TestDocsTellTheDefaults compares the settings' defaults in OPERATIONS.md with those
+// that a missing file means.
+func TestDocsTellTheDefaults(t *testing.T) {
+	doc := read(t, operationsDoc)
+	for entry, want := range map[string]string{
+		"retention.journalEvents":       grouped(settings.DefaultJournalEvents),
+		"retention.journalBytes":        fmt.Sprintf("%d MiB", settings.DefaultJournalBytes>>20),
+		"retention.endedThreadDays":     strconv.Itoa(int(lifecycle.DefaultRetention.Ended / (24 * time.Hour))),
+		"retention.idleThreadDays":      strconv.Itoa(int(lifecycle.DefaultRetention.Idle / (24 * time.Hour))),
+		"retention.storeBytes":          fmt.Sprintf("%d GiB", int64(settings.DefaultStoreBytes)>>30),
+		"watchdogs.silenceSeconds":      grouped(int(settings.DefaultSilence / time.Second)),
+		"watchdogs.sessionStartSeconds": grouped(int(settings.DefaultSessionStart / time.Second)),
+	} {
+		if row := fmt.Sprintf("| `%s` ¹ | %s |", entry, want); !strings.Contains(doc, row) {
+			t.Errorf("%s lacks %q", operationsDoc, row)
+		}
+	}
+}
+
+// commandLine is a command line of the program, as code or in a block of it.
+var commandLine = regexp.MustCompile("(?:`|bin/|\\$ )pedelec-core ([^`\\n&#]+)")
+
+// TestDocsNameCommandsThatExist looks for each command line of the program in the
+// documents, with its flags.
+func TestDocsNameCommandsThatExist(t *testing.T) {
+	paths, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, path := range append(paths, "../../README.md", "../../client/js/README.md") {
+		for _, m := range commandLine.FindAllStringSubmatch(read(t, path), -1) {
+			found++
+			if why := refuseCommandLine(strings.Fields(m[1])); why != "" {
+				t.Errorf("%s: pedelec-core %s: %s", path, m[1], why)
+			}
+		}
+	}
+	if found < 30 {
+		t.Errorf("found only %d command lines", found)
+	}
+}
+
+// refuseCommandLine returns what is wrong with a command line, or "".
+func refuseCommandLine(words []string) string {
+	root := (&app{}).rootCommand()
+	if slices.Equal(words, []string{"--background"}) {
+		return "" // for launchers
+	}
+	for i, word := range words { // "approve|reject" stands for both
+		words[i], _, _ = strings.Cut(word, "|")
+	}
+	cmd, rest, err := root.Find(words)
+	if err != nil {
+		return err.Error()
+	}
+	if cmd.HasSubCommands() && len(rest) > 0 && strings.ToLower(rest[0]) == rest[0] && !strings.HasPrefix(rest[0], "-") {
+		return "there is no " + rest[0]
+	}
+	if cmd.DisableFlagParsing {
+		return "" // what follows is for another program
+	}
+	for _, word := range words {
+		name, _, _ := strings.Cut(word, "=")
+		name, isFlag := strings.CutPrefix(name, "--")
+		if isFlag && name != "help" && cmd.Flag(name) == nil {
+			return "there is no --" + name
+		}
+	}
+	return ""
 }
 
 // grouped writes a number with commas.
