@@ -38,27 +38,26 @@ const anything = "*"
 // this module. A family such as internal/provider stands for its subfolders
 // too; inside a family imports are free.
 var mayImport = map[string][]string{
-	"cmd/pedelec-core":    {anything},
-	"internal/e2e":        {anything}, // end-to-end tests and the programs that they start
-	"internal/ipc":        {"internal/thread", "internal/loopback", "internal/fault"},
-	"internal/assets":     {"internal/thread", "internal/workspace", "internal/loopback", "internal/fault"},
-	"internal/inspect":    {"internal/thread", "internal/loopback", "internal/fault"},
-	"internal/mcp":        {"internal/thread", "internal/tool", "internal/loopback", "internal/fault"},
-	"internal/nativehost": {"internal/ipc", "internal/fault"},
-	"internal/lifecycle":  {"internal/thread", "internal/tool", "internal/fault"},
-	"internal/provider":   {"internal/thread", "internal/proc", "internal/fault"},
-	"internal/store":      {"internal/thread", "internal/fault"},
-	"internal/workspace":  {"internal/fault"},
-	"internal/proc":       {"internal/fault"},
-	"internal/loopback":   {"internal/fault"},
-	"internal/settings":   {"internal/fault"},
-	"internal/thread":     {"internal/tool", "internal/fault"},
-	"internal/tool":       {"internal/fault"},
-	"internal/fault":      {},
-	"internal/webdemo":    {"internal/loopback", "client/js"},
-	"internal/fuzzall":    {}, // the program behind make fuzz
-	"internal/leak":       {}, // for the TestMain of the others
-	"client/js":           {}, // the JavaScript module; Go only embeds it
+	"cmd/pedelec-core":   {anything},
+	"internal/e2e":       {anything}, // end-to-end tests and the programs that they start
+	"internal/ipc":       {"internal/thread", "internal/loopback", "internal/fault"},
+	"internal/assets":    {"internal/thread", "internal/workspace", "internal/loopback", "internal/fault"},
+	"internal/inspect":   {"internal/thread", "internal/loopback", "internal/fault"},
+	"internal/mcp":       {"internal/thread", "internal/tool", "internal/loopback", "internal/fault"},
+	"internal/lifecycle": {"internal/thread", "internal/tool", "internal/fault"},
+	"internal/provider":  {"internal/thread", "internal/proc", "internal/fault"},
+	"internal/store":     {"internal/thread", "internal/fault"},
+	"internal/workspace": {"internal/fault"},
+	"internal/proc":      {"internal/fault"},
+	"internal/loopback":  {"internal/fault"},
+	"internal/settings":  {"internal/fault"},
+	"internal/thread":    {"internal/tool", "internal/fault"},
+	"internal/tool":      {"internal/fault"},
+	"internal/fault":     {},
+	"internal/webdemo":   {"internal/loopback", "client/js"},
+	"internal/fuzzall":   {}, // the program behind make fuzz
+	"internal/leak":      {}, // for the TestMain of the others
+	"client/js":          {}, // the JavaScript module; Go only embeds it
 }
 
 // pure are the packages that do no I/O and read no clock.

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 const guaranteesDoc = "docs/GUARANTEES.md"
@@ -107,6 +109,39 @@ func TestDocumentsLeadToWhatExists(t *testing.T) {
 			if !strings.Contains(makefile, "\n"+m[1]+":") {
 				t.Errorf("%s names make %s, a target that there is not", doc, m[1])
 			}
+		}
+	}
+}
+
+const architectureDoc = "docs/ARCHITECTURE.md"
+
+var packageRow = regexp.MustCompile("(?m)^\\| `([a-z0-9/-]+)` \\| .* \\| ([a-z0-9/, ]+) \\|$")
+
+// TestTheTableOfPackagesIsTheOneThatIsEnforced compares the table of imports that
+// people read with the one that tests hold packages to, and with the folders.
+func TestTheTableOfPackagesIsTheOneThatIsEnforced(t *testing.T) {
+	told := map[string][]string{}
+	for _, m := range packageRow.FindAllStringSubmatch(readDoc(t, architectureDoc), -1) {
+		told[m[1]] = []string{}
+		switch m[2] {
+		case "nothing", "standard library":
+		case "everything":
+			told[m[1]] = []string{anything}
+		default:
+			for name := range strings.SplitSeq(m[2], ", ") {
+				if !strings.Contains(name, "/") {
+					name = "internal/" + name
+				}
+				told[m[1]] = append(told[m[1]], name)
+			}
+		}
+	}
+	if diff := cmp.Diff(mayImport, told); diff != "" {
+		t.Errorf("%s tells of other imports than are enforced (+):\n%s", architectureDoc, diff)
+	}
+	for name := range mayImport {
+		if _, err := os.Stat(name); err != nil {
+			t.Errorf("the table names a package that there is not: %v", err)
 		}
 	}
 }

@@ -50,8 +50,9 @@ func (a *app) doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Look for what is wrong and say what to do; works without a daemon",
-		Long: "Look for what is wrong with the home folder, the settings, the database and the\n" +
-			"daemon, and say what to do. The exit status is 1 when something is bad.",
+		Long: "Look for what is wrong with the home folder, the settings, the database, the log,\n" +
+			"the daemon and the agents, and say what to do. The exit status is 1 when something\n" +
+			"is bad.",
 		GroupID: groupDaemon,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.doctor(cmd.Context()) },
 	}
