@@ -68,6 +68,53 @@ func TestPageThatGetsLostWhileItServes(t *testing.T) {
 	}
 }
 
+// TestADatabaseThatIsReplacedUnderADaemonTakesNoChange puts another file in the place of
+// the database that a daemon has open: what is refused is said to be, what has come is
+// left alone, and with the file back all goes on.
+func TestADatabaseThatIsReplacedUnderADaemonTakesNoChange(t *testing.T) {
+	t.Parallel()
+	home := newHome(t)
+	d := start(t, home)
+	c := d.dial()
+	before := newThread(t, c)
+	path := filepath.Join(home, "core.db")
+	for _, step := range []func() error{
+		func() error { return os.Rename(path, path+".away") },
+		func() error { return os.WriteFile(path, []byte("somebody else's"), 0o600) },
+	} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+		if got := codeOf(c.call("create_thread", object{"provider": "opencode"}, nil)); got != "STORAGE_FAILED" {
+			t.Errorf("a new thread is answered with %q", got)
+		}
+		if err := c.call("thread_snapshot", object{"threadId": before}, nil); err != nil {
+			t.Errorf("what is stored cannot be read: %v", err)
+		}
+		if status, text := httpGet(t, d, "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(text, "STORAGE_FAILED") {
+			t.Errorf("readyz: %d %s", status, text)
+		}
+	}
+	d.awaitSaid("The database was removed or replaced")
+
+	if content, err := os.ReadFile(path); err != nil || string(content) != "somebody else's" {
+		t.Errorf("what came into its place is now %q, %v", content, err)
+	}
+	if err := os.Rename(path+".away", path); err != nil {
+		t.Fatal(err)
+	}
+	after := newThread(t, c)
+	if status, text := httpGet(t, d, "/readyz"); status != http.StatusOK {
+		t.Errorf("readyz with the file back: %d %s", status, text)
+	}
+	d.kill()
+
+	listed := listAll(t, start(t, home))
+	if len(listed) != 2 || !listed[before] || !listed[after] {
+		t.Errorf("the next start lists %v, want %s and %s", listed, before, after)
+	}
+}
+
 // behindTheLostPage checks what a daemon does whose database lacks a page, and
 // returns how many threads are lost.
 func behindTheLostPage(t *testing.T, d *daemon) (lost int) {
