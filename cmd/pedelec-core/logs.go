@@ -42,7 +42,7 @@ func (a *app) logsCommand() *cobra.Command {
 			return a.logs(ctx, f)
 		},
 	}
-	cmd.Flags().IntVarP(&f.lines, "lines", "n", 50, "how many lines, `N`")
+	cmd.Flags().IntVarP(&f.lines, "lines", "n", 50, "show the last `N` lines")
 	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "go on with what is logged from now on, until Ctrl-C")
 	cmd.Flags().BoolVar(&a.json, "json", false, "print the lines as they are in the file, which is JSON")
 	return cmd

@@ -23,7 +23,7 @@ func (a *app) threadsCommand() *cobra.Command {
 	}
 	cmd.AddCommand(
 		a.threadsLsCommand(), a.threadsShowCommand(), a.threadsTailCommand(),
-		a.threadsDoCommand("end ID...", "End threads; what they are is kept", "end_thread", "ended"),
+		a.threadsDoCommand("end ID...", "End threads; resume brings them back", "end_thread", "ended"),
 		a.threadsDoCommand("resume ID...", "Make ended threads usable again", "resume_thread", "resumed"),
 		a.threadsDoCommand("rm ID...", "Delete ended threads and their journal for good", "delete_thread", "deleted"),
 	)
