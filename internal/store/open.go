@@ -261,7 +261,8 @@ func (s *Store) openChecked() (*opening, error) {
 	return o, nil
 }
 
-// firstRead looks at the root and at one path down each bucket.
+// firstRead looks at the root, at the topmost page of each bucket and at one path
+// down either end of it.
 func firstRead(o *opening, fileBytes int64) error {
 	return guarded(o.view, func(tx *bolt.Tx) error {
 		if tx.Size() > fileBytes {
@@ -271,9 +272,13 @@ func firstRead(o *opening, fileBytes int64) error {
 		if meta == nil || schemaOf(meta) == 0 {
 			return fmt.Errorf("%w: it does not say which schema it has", errDamaged)
 		}
-		return tx.ForEach(func(_ []byte, b *bolt.Bucket) error {
+		tree := branchesOf(o, tx)
+		return tx.ForEach(func(name []byte, b *bolt.Bucket) error {
 			b.Cursor().First()
 			b.Cursor().Last()
+			if err := tree.checkTop(uint64(b.Root())); err != nil {
+				return fmt.Errorf("the table %s: %w", name, err)
+			}
 			return nil
 		})
 	})

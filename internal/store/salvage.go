@@ -19,6 +19,8 @@ const (
 
 	branchEntryBytes = 16 // place of the key counted from the entry, its length, the child's page number
 	branchFlag       = 1
+	leafEntryBytes   = 16 // flags, place of the key counted from the entry, its length, that of the value behind it
+	leafFlag         = 2
 
 	// maxTreeDepth ends the way down a tree whose damaged branches lead in a circle.
 	maxTreeDepth = 32
@@ -61,6 +63,38 @@ func (b branches) nextBelow(page uint64, key []byte, depth int) []byte {
 	return found
 }
 
+// checkTop returns errDamaged unless the topmost page of a bucket is sound. Whatever
+// is changed below it is written together with all of its entries, so one that leads
+// out of it makes every change of the bucket fail. Root 0 is that of a small bucket,
+// which lies in the page above.
+func (b branches) checkTop(root uint64) error {
+	if root == 0 {
+		return nil
+	}
+	if _, err := b.read(root); err == nil {
+		return nil
+	}
+	p, err := b.bytes(root, leafFlag)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	count := int(binary.NativeEndian.Uint16(p[pageCountAt:]))
+	if pageHeaderBytes+count*leafEntryBytes > len(p) {
+		return fmt.Errorf("page %d: %w", root, errDamaged)
+	}
+	for i := range count {
+		entry := p[pageHeaderBytes+i*leafEntryBytes:]
+		end := uint64(0)
+		for _, at := range []int{4, 8, 12} {
+			end += uint64(binary.NativeEndian.Uint32(entry[at:]))
+		}
+		if end > uint64(len(entry)) {
+			return fmt.Errorf("page %d: %w", root, errDamaged)
+		}
+	}
+	return nil
+}
+
 // branchEntry is one child of a branch page and the first key below it.
 type branchEntry struct {
 	key   []byte
@@ -70,7 +104,7 @@ type branchEntry struct {
 // read returns the entries of a branch page, at least one. Everything else, and a
 // page that contradicts itself, is an error.
 func (b branches) read(page uint64) ([]branchEntry, error) {
-	p, err := b.bytes(page)
+	p, err := b.bytes(page, branchFlag)
 	if err != nil {
 		return nil, err
 	}
@@ -94,8 +128,8 @@ func (b branches) read(page uint64) ([]branchEntry, error) {
 	return entries, nil
 }
 
-// bytes returns a branch page with the pages that belong to it.
-func (b branches) bytes(page uint64) ([]byte, error) {
+// bytes returns a page of a kind with the pages that belong to it.
+func (b branches) bytes(page uint64, kind uint16) ([]byte, error) {
 	if page >= b.pages {
 		return nil, fmt.Errorf("page %d of %d: %w", page, b.pages, errDamaged)
 	}
@@ -105,9 +139,9 @@ func (b branches) bytes(page uint64) ([]byte, error) {
 		return nil, err
 	}
 	size := b.pageSize * (1 + int64(binary.NativeEndian.Uint32(head[pageOverflowAt:])))
-	isBranch := binary.NativeEndian.Uint16(head[pageFlagsAt:]) == branchFlag
-	if !isBranch || binary.NativeEndian.Uint64(head) != page || size > maxPageBytes {
-		return nil, fmt.Errorf("page %d is no branch: %w", page, errDamaged)
+	isKind := binary.NativeEndian.Uint16(head[pageFlagsAt:]) == kind
+	if !isKind || binary.NativeEndian.Uint64(head) != page || size > maxPageBytes {
+		return nil, fmt.Errorf("page %d is of another kind: %w", page, errDamaged)
 	}
 	p := make([]byte, size)
 	_, err := b.file.ReadAt(p, at)

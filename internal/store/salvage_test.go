@@ -403,3 +403,35 @@ func askEverything(t *testing.T, s *Store) {
 	_, err = s.Size()
 	check("size", err)
 }
+
+// An entry in the middle of a topmost page that leads out of it was not noticed at the
+// start, and every change of the table failed from then on.
+func TestATopmostPageWithABadEntryIsNoticedAtTheStart(t *testing.T) {
+	for name, threads := range map[string]int{"a branch": salvageThreads, "a leaf": 20} {
+		t.Run(name, func(t *testing.T) {
+			path := testPath(t)
+			s := openAt(t, path)
+			fill(t, s, threads, 1)
+			must(t, s.Close())
+			pages, pageSize := treeOf(t, path, bucketThreads)
+			top := pages[0]
+			wantEqual(t, top.branch, name == "a branch")
+			length := int64(4) // of the key, in an entry of a branch
+			if !top.branch {
+				length = 8
+			}
+			f, err := os.OpenFile(path, os.O_RDWR, 0)
+			must(t, err)
+			defer f.Close()
+			entry := int64(top.number)*pageSize + pageHeaderBytes + branchEntryBytes
+			_, err = f.WriteAt([]byte{0xff, 0xff, 0xff, 0x7f}, entry+length)
+			must(t, err)
+
+			s = openAt(t, path)
+			if s.Damage() == nil {
+				t.Error("the damage is not noticed")
+			}
+			must(t, s.Commit(modelCommit("fresh", 1, 0)))
+		})
+	}
+}
