@@ -121,6 +121,19 @@ func TestAnApprovedPageActsAsTheOriginThatItsBrowserStates(t *testing.T) {
 	}
 }
 
+// The tools of a thread are its own page's; who calls them is an agent, for which
+// no owner is compared.
+func TestAPageMayNotCallTheToolsOfThreadsAsAnAgentDoes(t *testing.T) {
+	r := newRig(t)
+	r.settings.allow(siteA)
+	id := r.createThread(t)
+	p := r.dialWeb(t, page(siteA))
+	p.send(fmt.Sprintf(`{"requestId":"c","type":"tool_call","payload":{"threadId":%q,"toolName":"paint","args":{}}}`, id))
+	hasAll(t, p.line(), `"requestId":"c","ok":false`, "IPC_UNAUTHORIZED")
+	p.send(fmt.Sprintf(`{"requestId":"s","type":"tool_spec","payload":{"threadId":%q,"toolName":"paint"}}`, id))
+	hasAll(t, p.line(), `"requestId":"s","ok":false`, "IPC_UNAUTHORIZED")
+}
+
 func TestPagesWaitUntilTheUserDecides(t *testing.T) {
 	for decision, want := range map[string]string{"approve": `"result":{"approved":true}`, "reject": `"code":"APPROVAL_REJECTED"`} {
 		t.Run(decision, func(t *testing.T) {

@@ -48,6 +48,7 @@ const (
 	forLister                 // token, or an origin that a handshake verified
 	forPage                   // somebody who states an origin
 	forBrowser                // somebody whose origin a handshake verified
+	forAgent                  // anybody but those: agents speak for no page
 )
 
 // route is one request type: how it is decoded, who may send it, what it does.
@@ -122,8 +123,8 @@ var routes = index(
 	handle("send_text", forAnyone, sendText),
 	handle("cancel_operation", forAnyone, cancelOperation),
 
-	handle("tool_call", forAnyone, callTool),
-	handle("tool_spec", forAnyone, toolSpec),
+	handle("tool_call", forAgent, callTool),
+	handle("tool_spec", forAgent, toolSpec),
 	handle("submit_tool_result", forAnyone, submitToolResult),
 
 	handle("create_asset_upload", forAnyone, createAssetUpload),
@@ -263,6 +264,10 @@ func (s *Server) authorise(req *request) *fault.Error {
 	case forBrowser:
 		if !caller.OriginVerified {
 			return unauthorised("Only a web page asks for this, over a WebSocket.")
+		}
+	case forAgent:
+		if caller.OriginVerified {
+			return unauthorised("Agents send this, not web pages.")
 		}
 	}
 	return nil
