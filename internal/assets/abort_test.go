@@ -1,6 +1,7 @@
 package assets
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -333,6 +334,23 @@ func TestRefusedBodiesAreReadToTheirEnd(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// What a page puts into a body must never stand as a request of its own, without
+// the Origin that its browser adds.
+func TestTheRestOfARefusedBodyIsNoRequest(t *testing.T) {
+	s := newScene(t, func(c *Config) { c.DrainTimeout = 100 * time.Millisecond })
+	conn := s.dial()
+	_, err := fmt.Fprintf(conn, "PUT /uploads/upl_none HTTP/1.1\r\nHost: %s\r\nContent-Length: 1000\r\n\r\n", s.endpoint)
+	must(t, err)
+	answers := bufio.NewReader(conn)
+	refused, err := http.ReadResponse(answers, nil)
+	must(t, err)
+	_, err = io.Copy(io.Discard, refused.Body)
+	must(t, err)
+	if _, err := answers.ReadByte(); err != io.EOF { // it comes when the time for the rest is over
+		t.Fatalf("the connection is not closed behind a body that does not come: %v", err)
+	}
 }
 
 func TestOnlySoMuchOfARefusedBodyIsRead(t *testing.T) {

@@ -74,11 +74,15 @@ func (e *exchange) answer(status int, body any) {
 }
 
 // drain reads the rest of the body. A client that waits for a word before it
-// sends the body (Expect) has its answer and sends none.
+// sends the body (Expect) has its answer and sends none. A connection on which the
+// rest is too long or too late is closed: what comes of it must not be taken for
+// another request.
 func (e *exchange) drain() {
 	if !e.reading && strings.EqualFold(e.r.Header.Get("Expect"), "100-continue") {
 		return
 	}
 	_ = e.conn.SetReadDeadline(time.Now().Add(e.m.cfg.DrainTimeout))
-	_, _ = io.CopyN(io.Discard, e.r.Body, e.m.cfg.DrainBytes)
+	if _, err := io.CopyN(io.Discard, e.r.Body, e.m.cfg.DrainBytes); err != io.EOF {
+		panic(http.ErrAbortHandler)
+	}
 }
