@@ -49,6 +49,7 @@ const guardAge = 100 * time.Millisecond
 const (
 	maxWebConns = 1024            // at once, WebSockets included; those of TCP are the server's to bound
 	headerLimit = 5 * time.Second // for a request's header to arrive, also a WebSocket's
+	bodyLimit   = 5 * time.Second // for its body, where no handler sets another
 	idleLimit   = time.Minute     // between two requests
 
 	// takeLimit is for an answer to be taken. What takes longer, such as a transfer,
@@ -315,7 +316,7 @@ func (d *core) listen(ctx context.Context) error {
 	taking := takeLimit
 	d.short.set("write-timeout", &taking)
 	d.http = &http.Server{
-		Handler:           d.routes(),
+		Handler:           loopback.LimitBodies(d.routes(), bodyLimit),
 		ConnContext:       inspect.KeepConn,
 		ReadHeaderTimeout: headerLimit,
 		WriteTimeout:      taking,

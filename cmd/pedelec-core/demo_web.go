@@ -67,7 +67,7 @@ func (a *app) demoWeb(ctx context.Context, port uint16) (err error) {
 // serve serves the page until the demo is to end.
 func (d *webDemo) serve(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{
-		Handler:           webdemo.Handler(webdemo.Options{Port: d.port, Find: d.find}),
+		Handler:           loopback.LimitBodies(webdemo.Handler(webdemo.Options{Port: d.port, Find: d.find}), bodyLimit),
 		ReadHeaderTimeout: webHeaderLimit,
 		MaxHeaderBytes:    loopback.MaxHeaderBytes,
 	}

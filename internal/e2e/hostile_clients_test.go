@@ -81,6 +81,39 @@ func TestDrippingOpeningsAreClosedInTime(t *testing.T) {
 	d.pong()
 }
 
+// TestAnnouncedBodiesThatNeverComeFreeTheirConnections needs no token for it, not
+// even the right Host.
+func TestAnnouncedBodiesThatNeverComeFreeTheirConnections(t *testing.T) {
+	t.Parallel()
+	d := start(t, newHome(t))
+	id := newThread(t, d.dial())
+	here := d.info.HTTPEndpoint
+	var all sync.WaitGroup
+	for _, r := range [][3]string{
+		{"GET", "/healthz", here}, {"GET", "/healthz", "rebound.example"}, {"GET", "/metrics", here}, {"GET", "/nothing", here},
+		{"GET", "/v1/ipc", here}, {"POST", "/mcp/" + id, here}, {"POST", "/inspect/session", here}, {"GET", "/inspect", here},
+		{"PUT", "/uploads/none", here}, {"GET", "/downloads/none", here},
+	} {
+		nc, err := net.Dial("tcp", here)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { nc.Close() })
+		if err := nc.SetDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fmt.Fprintf(nc, "%s %s HTTP/1.1\r\nHost: %s\r\nContent-Length: 1000\r\n\r\n", r[0], r[1], r[2]); err != nil {
+			t.Fatal(err)
+		}
+		all.Go(func() {
+			if answer, err := io.ReadAll(nc); err != nil || len(answer) == 0 {
+				t.Errorf("%s %s, host %s: %d bytes of an answer, then %v", r[0], r[1], r[2], len(answer), err)
+			}
+		})
+	}
+	all.Wait()
+}
+
 func TestMessagesOfEndlessFragmentsAreRefused(t *testing.T) {
 	t.Parallel()
 	d := start(t, newHome(t), "PEDELEC_DURATIONS=ping=200ms;pong=1s")

@@ -113,14 +113,14 @@ func (e *endpoint) serve(w http.ResponseWriter, r *http.Request) {
 		e.handler.ServeHTTP(out, r)
 		return
 	}
-	// A deadline that stays set would look like the peer's leaving.
 	_ = wire.SetReadDeadline(time.Now().Add(e.m.cfg.Durations.IO))
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBodyBytes))
-	_ = wire.SetReadDeadline(time.Time{})
-	if err != nil {
+	if err != nil { // the deadline stays, or the server would wait for the rest
 		http.Error(w, "The request cannot be read, or is longer than 1 MiB.", http.StatusRequestEntityTooLarge)
 		return
 	}
+	// From here it would look like the peer's leaving.
+	_ = wire.SetReadDeadline(time.Time{})
 	id, refusal := messageID(body)
 	if refusal != "" {
 		http.Error(w, refusal, http.StatusBadRequest)
