@@ -33,7 +33,7 @@ type Spec struct {
 	Provider string   // for the ledger and logs
 	Path     string   // the program, an absolute path
 	Args     []string // its arguments, without the program's name; never secrets, every user sees them
-	Dir      string   // where it runs; "" = the directory for temporary files
+	Dir      string   // where it runs; "" = the directory for temporary files, or the root where that is gone
 	Env      []string // NAME=value, over what is inherited
 	Inherit  []string // further variables to inherit; a final * makes a prefix
 
@@ -194,6 +194,15 @@ func (s *Starter) start(ctx context.Context, spec Spec) (_ *Process, err error) 
 	return p, nil
 }
 
+// commonDir returns a directory for programs that belong to no thread.
+func commonDir() string {
+	dir := os.TempDir()
+	if info, err := os.Stat(dir); err == nil && info.IsDir() {
+		return dir
+	}
+	return filepath.VolumeName(dir) + string(filepath.Separator)
+}
+
 // launch makes the pipes and has the spawner start the program.
 func (s *Starter) launch(ctx context.Context, spec Spec, runtimeID string) (*Process, error) {
 	if err := context.Cause(ctx); err != nil {
@@ -205,7 +214,7 @@ func (s *Starter) launch(ctx context.Context, spec Spec, runtimeID string) (*Pro
 	}
 	dir := spec.Dir
 	if dir == "" {
-		dir = os.TempDir()
+		dir = commonDir()
 	}
 	attr := &os.ProcAttr{
 		Dir:   dir,

@@ -5,6 +5,7 @@ package proc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,6 +72,15 @@ func TestAFailedStartLeavesNothing(t *testing.T) {
 				t.Errorf("children left: %v", kids)
 			}
 		})
+	}
+}
+
+func TestAProgramStartsWhereTheTemporaryDirectoryIsGone(t *testing.T) {
+	f := newFixture(t)
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "gone"))
+	p := f.child(t, "hang")
+	if dir, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", p.PID)); err != nil || dir != "/" {
+		t.Errorf("it runs in %q, %v", dir, err)
 	}
 }
 
