@@ -2,6 +2,9 @@ package mcp
 
 import (
 	"bytes"
+	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -92,6 +95,28 @@ func TestRequestsThatMakeNoSense(t *testing.T) {
 				t.Errorf("status %d (%s), want %d", status, answer, tt.want)
 			}
 		})
+	}
+}
+
+func TestAMessageThatStallsIsNotWaitedForAfterItsRefusal(t *testing.T) {
+	s := newStand(t, func(d *Durations) { d.IO = 50 * time.Millisecond })
+	url, secret := s.openThread("t1")
+	host := strings.TrimPrefix(s.server.URL, "http://")
+	nc, err := net.Dial("tcp", host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nc.Close() })
+	if err := nc.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	_, err = fmt.Fprintf(nc, "POST %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Length: 1000\r\n\r\n{",
+		strings.TrimPrefix(url, s.server.URL), host, secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := io.ReadAll(nc); err != nil || !bytes.Contains(answer, []byte("413 ")) {
+		t.Errorf("answer %q, then %v", answer, err)
 	}
 }
 
