@@ -3,17 +3,17 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/pedelec/pedelec-core/internal/fault"
-	"github.com/pedelec/pedelec-core/internal/ipc"
+	"github.com/pedelec/pedelec-core/internal/thread"
 )
 
 // cliName is the name under which this program is the command by which agents
@@ -101,13 +101,6 @@ func cliLine(result jsontext.Value, err error) []byte {
 		line := append([]byte(`{"ok":true,"result":`), result...)
 		return append(line, "}\n"...)
 	}
-	coded := fault.From(err)
-	line, err := json.Marshal(struct {
-		OK    bool          `json:"ok"`
-		Error ipc.ErrorBody `json:"error"`
-	}{Error: ipc.ErrorBody{Code: coded.Code, Message: coded.Message(), Details: coded.Details}}, json.Deterministic(true))
-	if err != nil { // only details that are no JSON could be the reason
-		line = []byte(`{"ok":false,"error":{"code":"INTERNAL","message":"The error cannot be told."}}`)
-	}
-	return append(line, '\n')
+	line := thread.AppendError([]byte(`{"ok":false,"error":`), fault.From(err), math.MaxInt)
+	return append(line, "}\n"...)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/pedelec/pedelec-core/internal/fault"
 	"github.com/pedelec/pedelec-core/internal/ipc"
 	"github.com/pedelec/pedelec-core/internal/provider"
+	"github.com/pedelec/pedelec-core/internal/thread"
 )
 
 // runCLILine carries out one command line of pedelec-cli and returns what it
@@ -212,5 +213,23 @@ func TestLinkCLIReplacesWhatStoodThere(t *testing.T) {
 	entries, err := os.ReadDir(filepath.Dir(link))
 	if err != nil || len(entries) != 1 {
 		t.Errorf("the folder holds %v, %v; want the link alone", entries, err)
+	}
+}
+
+// TestAnErrorReadsTheSameEverywhere tells one error to a client in an event, to a
+// model, to an agent's shell and to a page that transfers a file.
+func TestAnErrorReadsTheSameEverywhere(t *testing.T) {
+	e := fault.New(fault.ToolTimeout, "No <answer> & no \xff.").With("waitedMs", 5000).With("tool", "a\"b").With("broken", func() {})
+	const want = `{"code":"TOOL_TIMEOUT","message":"No <answer> & no \ufffd.","details":{"tool":"a\"b","waitedMs":5000}}`
+	model, _ := provider.AnswerText(thread.ToolAnswer{Error: e})
+	for surface, told := range map[string]string{
+		"an event":  string(ipc.EncodeEvent(nil, "t", &thread.Event{Kind: thread.EventOperationCompleted, Error: e})),
+		"a model":   model,
+		"a shell":   string(cliLine(nil, e)),
+		"a request": string(thread.EncodeError(e)),
+	} {
+		if !strings.Contains(told, `"error":`+strings.ReplaceAll(want, `\ufffd`, "\ufffd")+"}") {
+			t.Errorf("%s reads %s", surface, told)
+		}
 	}
 }

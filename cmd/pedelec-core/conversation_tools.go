@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/pedelec/pedelec-core/internal/fault"
@@ -164,11 +163,7 @@ func lastWords(err error) string {
 }
 
 func handlerError(message string) jsontext.Value {
-	result, err := json.Marshal(map[string]any{"error": ipc.ErrorBody{Code: toolHandlerError, Message: message}})
-	if err != nil { // a string always encodes
-		return jsontext.Value("null")
-	}
-	return result
+	return thread.EncodeError(fault.New(toolHandlerError, message))
 }
 
 // parseToolCommands reads the values of --tool-exec, NAME=COMMAND each.

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/pedelec/pedelec-core/internal/fault"
+	"github.com/pedelec/pedelec-core/internal/thread"
 )
 
 // exchange is one HTTP request and its answer.
@@ -32,15 +33,6 @@ func (r *refusal) Error() string { return r.fault.Error() }
 // Unwrap returns the error without the status.
 func (r *refusal) Unwrap() error { return r.fault }
 
-// errorBody is the body of every error.
-type errorBody struct {
-	Error struct {
-		Code    fault.Code     `json:"code"`
-		Message string         `json:"message"`
-		Details map[string]any `json:"details,omitempty"`
-	} `json:"error"`
-}
-
 // refuse answers with an error and reads what is left of the body.
 func (e *exchange) refuse(err error) {
 	f := fault.From(err)
@@ -48,12 +40,10 @@ func (e *exchange) refuse(err error) {
 	if r, ok := err.(*refusal); ok {
 		status = r.status
 	}
-	var body errorBody
-	body.Error.Code, body.Error.Message, body.Error.Details = f.Code, f.Message(), f.Details
 	// The answer goes out before the rest of the body is read: who looks at it
 	// early can stop sending.
 	_ = e.conn.EnableFullDuplex() // only HTTP/2 cannot, where it is not needed
-	e.answer(status, body)
+	e.send(status, thread.EncodeError(f))
 	e.drain()
 }
 
@@ -62,8 +52,13 @@ func (e *exchange) answer(status int, body any) {
 	data, err := json.Marshal(body, json.Deterministic(true))
 	if err != nil {
 		e.m.cfg.Log.Error().Err(err).Msg("An answer of the transfer server cannot be encoded.")
-		status, data = http.StatusInternalServerError, []byte(`{"error":{"code":"INTERNAL","message":"The answer cannot be encoded."}}`)
+		status, data = http.StatusInternalServerError, thread.EncodeError(fault.From(err))
 	}
+	e.send(status, data)
+}
+
+// send writes an answer that is JSON.
+func (e *exchange) send(status int, data []byte) {
 	h := e.w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(data)))

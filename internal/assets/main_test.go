@@ -312,7 +312,13 @@ func (a answer) expect(t testing.TB, status int, code fault.Code) {
 	if got := a.header.Get("Content-Type"); got != "application/json" {
 		t.Errorf("the error is of type %q", got)
 	}
-	var body errorBody
+	var body struct {
+		Error struct {
+			Code    fault.Code     `json:"code"`
+			Message string         `json:"message"`
+			Details map[string]any `json:"details"`
+		} `json:"error"`
+	}
 	if err := json.Unmarshal(a.body, &body, json.RejectUnknownMembers(true)); err != nil {
 		t.Fatalf("body %q: %v", a.body, err)
 	}

@@ -204,20 +204,20 @@ func (i *Inspector) fail(w http.ResponseWriter, err error) {
 	refuse(w, e.Code.Info().HTTP, e)
 }
 
-// coded returns what the browser is told of an error. What is our own fault is
+// coded returns what the browser is told of an error, no details. What is our own fault is
 // logged, since the browser only learns that it was.
 func (i *Inspector) coded(err error) *fault.Error {
 	e := fault.From(err)
 	if e.Code == fault.Internal && !errors.Is(err, context.Canceled) { // a browser that left has no fault to report
 		i.config.Log.Error().Err(err).Msg("the inspector cannot be answered for a reason of our own")
 	}
-	return e
+	return fault.New(e.Code, e.Message())
 }
 
 func refuse(w http.ResponseWriter, status int, e *fault.Error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(`{"error":{"code":` + quote(string(e.Code)) + `,"message":` + quote(e.Message()) + `}}`))
+	_, _ = w.Write(thread.EncodeError(e))
 }
 
 // quote returns a text as a JSON string.

@@ -3,6 +3,7 @@ package inspect
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/http"
 	"strconv"
 	"time"
@@ -149,7 +150,7 @@ func (s *stream) appendEvents(out []byte, events thread.EventPage) []byte {
 // gone tells the browser why there is nothing more.
 func (s *stream) gone(err error) error {
 	e := s.inspector.coded(err)
-	_ = s.write(fmt.Appendf(nil, "event: gone\ndata: {\"code\":%s,\"message\":%s}\n\n", quote(string(e.Code)), quote(e.Message())))
+	_ = s.write(fmt.Appendf(nil, "event: gone\ndata: %s\n\n", thread.AppendError(nil, e, math.MaxInt)))
 	return err
 }
 

@@ -4,7 +4,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -66,51 +65,5 @@ func TestEncodingADeltaAllocatesNothing(t *testing.T) {
 	buf := make([]byte, 0, 1024)
 	if n := testing.AllocsPerRun(100, func() { buf = EncodeEvent(buf[:0], "t0123456789abcdef", &ev) }); n != 0 {
 		t.Errorf("%v allocations a delta", n)
-	}
-}
-
-func TestErrorDetailsAreCut(t *testing.T) {
-	for name, details := range map[string]map[string]any{
-		"one long string":        {"threadId": "t1", "stderr": strings.Repeat("ü", 20_000)},
-		"a string of controls":   {"threadId": "t1", "stderr": strings.Repeat("\x01", 20_000)},
-		"bytes that are no text": {"threadId": "t1", "stderr": strings.Repeat("\xff", 20_000)},
-		"two long strings":       {"threadId": "t1", "a": strings.Repeat("a", 9000), "b": strings.Repeat("b", 9000)},
-		"a large object":         {"threadId": "t1", "data": map[string]any{"x": strings.Repeat("x", 9000)}},
-		"a long name":            {"threadId": "t1", strings.Repeat("n", 9000): 1},
-		"not JSON":               {"threadId": "t1", "stderr": strings.Repeat("x", 9000), "f": func() {}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := appendDetails(nil, details)
-			if len(got) > MaxDetailsBytes {
-				t.Errorf("%d bytes", len(got))
-			}
-			if !jsontext.Value(got).IsValid() || !utf8.Valid(got) {
-				t.Errorf("not JSON: %.100s", got)
-			}
-			hasAll(t, string(got), `"threadId":"t1"`, `"detailsTruncated":true`)
-			if name == "one long string" && len(got) < MaxDetailsBytes*9/10 {
-				t.Errorf("only %d bytes are left", len(got))
-			}
-		})
-	}
-}
-
-func TestErrorDetailsNeverHaveTwoMembersOfOneName(t *testing.T) {
-	long := strings.Repeat("x", MaxDetailsBytes)
-	for name, details := range map[string]map[string]any{
-		"names that are no text":     {"\xd6": "0", "\xb1": "0"},
-		"a name that is ours":        {"detailsTruncated": "no", "stderr": long},
-		"both, with too much behind": {"\xd6": long, "\xb1\xb1": "0", "detailsTruncated": 1},
-	} {
-		if got := appendDetails(nil, details); !jsontext.Value(got).IsValid() {
-			t.Errorf("%s: not JSON: %.100s", name, got)
-		}
-	}
-}
-
-func TestSmallErrorDetailsAreKeptAsTheyAre(t *testing.T) {
-	got := string(appendDetails(nil, map[string]any{"z": []int{1}, "a": nil, "m": "x"}))
-	if want := `{"a":null,"m":"x","z":[1]}`; got != want {
-		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/pedelec/pedelec-core/internal/fault"
 	"github.com/pedelec/pedelec-core/internal/thread"
@@ -66,28 +65,6 @@ func FuzzOriginRecord(f *testing.F) {
 		}
 		if again := d.encode(); !bytes.Equal(again, value) {
 			t.Fatalf("%x was written again as %x", value, again)
-		}
-	})
-}
-
-// FuzzErrorDetails builds errors of what agents and pages say: whatever that is, the
-// error is JSON, keeps its code, and stays within its bound.
-func FuzzErrorDetails(f *testing.F) {
-	f.Add("message", "stderr", "a line\n", "exitStatus", "1")
-	f.Add("m", "stderr", strings.Repeat("a", MaxDetailsBytes), "b", "c")
-	f.Add("\xff", "a\"b", strings.Repeat("\x00", 3000), "", strings.Repeat("ä", MaxDetailsBytes))
-	f.Fuzz(func(t *testing.T, message, name1, text1, name2, text2 string) {
-		e := fault.New(fault.ProviderRequestFailed, message).With(name1, text1).With(name2, text2)
-		out := appendError(nil, e)
-		var body struct {
-			Code string `json:"code"`
-		}
-		if err := decodeObject(out, &body); err != nil || body.Code != string(fault.ProviderRequestFailed) {
-			t.Fatalf("%q: %v", out, err)
-		}
-		details := appendDetails(nil, e.Details)
-		if len(details) > MaxDetailsBytes || !jsontext.Value(details).IsValid() {
-			t.Fatalf("details of %d bytes: %q", len(details), details)
 		}
 	})
 }

@@ -7,11 +7,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/pedelec/pedelec-core/internal/fault"
+	"github.com/pedelec/pedelec-core/internal/thread"
 	"github.com/pedelec/pedelec-core/internal/tool"
 )
 
@@ -104,24 +104,10 @@ func succeeded(value jsontext.Value) *sdk.CallToolResult {
 	return result
 }
 
-// toolError is a failure as models read it; pedelec-cli prints the same.
-type toolError struct {
-	Code    fault.Code     `json:"code"`
-	Message string         `json:"message"`
-	Details map[string]any `json:"details,omitzero"`
-}
-
 // failed returns a failure as a result, so that the model learns of it and can do
 // better.
 func failed(e *fault.Error) *sdk.CallToolResult {
-	told := struct {
-		Error toolError `json:"error"`
-	}{toolError{e.Code, e.Message(), e.Details}}
-	text, err := json.Marshal(told, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
-	if err != nil {
-		text = []byte(e.Code) // details that are no JSON
-	}
-	return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: string(text)}}}
+	return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: string(thread.EncodeError(e))}}}
 }
 
 // signsOfLife tells the client from time to time that its call still waits, if it
