@@ -382,7 +382,10 @@ func TestFullLogFolder(t *testing.T) {
 	if err := os.Remove(f.filler()); err != nil {
 		t.Fatal(err)
 	}
-	f.acknowledged(loadAcks / 4)
+	f.wait("the log to tell of its gap", func() bool { // with the next line, whichever command writes one
+		logged, _ := os.ReadFile(filepath.Join(f.home, "logs", "core.log")) // it is there since the start
+		return bytes.Contains(logged, []byte("lines are missing here"))
+	})
 	f.hush()
 	f.verify(false)
 	printed, err := os.ReadFile(f.d.log)
