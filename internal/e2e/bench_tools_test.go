@@ -101,7 +101,7 @@ func twoCommits(t *testing.T, db *bolt.DB, n int) time.Duration {
 	t.Helper()
 	began := time.Now()
 	for half := range 2 {
-		if err := db.Update(func(tx *bolt.Tx) error { return rawPut(tx, fmt.Sprint("t", n%16, "-", 2*n+half)) }); err != nil {
+		if err := db.Update(func(tx *bolt.Tx) error { return rawPut(tx, fmt.Sprintf("t%016d", n%16), uint64(2*n+half)) }); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -2,14 +2,12 @@ package e2e
 
 import (
 	"bufio"
-	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,20 +20,15 @@ import (
 
 // Sizes of the measurements of this file.
 const (
-	pingRounds     = 5_000
-	commandCallers = 16
-	commandTime    = 3 * time.Second
-	recordBytes    = 600 // about what one command writes: the record
-	eventBytes     = 120 // and an event
-	replayEvents   = 10_000
-	replayRuns     = 5
+	pingRounds   = 5_000
+	replayEvents = 10_000
+	replayRuns   = 5
 )
 
 // Targets.
 const (
-	pingRatioTarget    = 1.3
-	commandRatioTarget = 0.6
-	replayTarget       = 100 * time.Millisecond
+	pingRatioTarget = 1.3
+	replayTarget    = 100 * time.Millisecond
 )
 
 // roundTrips measures pings on one connection.
@@ -100,174 +93,6 @@ func benchPing(t *testing.T, r *report) {
 		id: "N3", what: "ping round trip over TCP, p50", value: us(a), baseline: us(b) + ", a bare Go server with the same JSON",
 		ratio: ratio(a, b), target: "≤ 1.3 ×", reached: ratio(a, b) <= pingRatioTarget,
 	})
-}
-
-// perSecond runs work by so many callers for a while and returns its rate.
-func perSecond(callers int, d time.Duration, work func(caller int) error) (float64, error) {
-	var g errgroup.Group
-	counts := make([]int, callers)
-	began := time.Now()
-	for i := range callers {
-		g.Go(func() error {
-			for time.Since(began) < d {
-				if err := work(i); err != nil {
-					return err
-				}
-				counts[i]++
-			}
-			return nil
-		})
-	}
-	err := g.Wait()
-	total := 0
-	for _, n := range counts {
-		total += n
-	}
-	return float64(total) / time.Since(began).Seconds(), err
-}
-
-func benchCommands(t *testing.T, r *report) {
-	home := newHome(t)
-	work := filepath.Join(filepath.Dir(home), "work")
-	d := start(t, home)
-	conns := make([]*conn, commandCallers)
-	ids := make([]string, commandCallers)
-	for i := range conns {
-		conns[i] = d.dial()
-		var created struct {
-			ThreadID string `json:"threadId"`
-		}
-		payload := object{"provider": "opencode", "workspace": object{"path": filepath.Join(work, fmt.Sprint("w", i))}}
-		if err := conns[i].call("create_thread", payload, &created); err != nil {
-			t.Fatal(err)
-		}
-		ids[i] = created.ThreadID
-		if err := conns[i].call("end_thread", object{"threadId": ids[i]}, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	pairs, err := perSecond(commandCallers, commandTime, func(i int) error {
-		if err := conns[i].call("resume_thread", object{"threadId": ids[i]}, nil); err != nil {
-			return err
-		}
-		return conns[i].call("end_thread", object{"threadId": ids[i]}, nil)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	creates, err := perSecond(commandCallers, commandTime, func(i int) error {
-		return conns[i].call("create_thread", object{"provider": "opencode"}, nil)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw := groupCommits(t, false)
-	rawDir := groupCommits(t, true)
-	r.add(figure{
-		id: "N4", what: "durable commands (resume, end), 16 threads at once", value: rate(2 * pairs), baseline: rate(raw) + ", group commit of the same bytes",
-		ratio: 2 * pairs / raw, target: "≥ 0.6 ×", reached: 2*pairs/raw >= commandRatioTarget,
-	})
-	r.add(figure{
-		id: "N4", what: "create, 16 at once", value: rate(creates), baseline: rate(rawDir) + ", group commit and one mkdir",
-		ratio: creates / rawDir, target: "≥ 0.6 ×", reached: creates/rawDir >= commandRatioTarget,
-	})
-}
-
-func rate(n float64) string { return fmt.Sprintf("%.0f /s", n) }
-
-// groupCommits measures what bbolt does with the bytes of a command when one
-// goroutine commits for all callers.
-func groupCommits(t *testing.T, mkdir bool) float64 {
-	t.Helper()
-	dir := t.TempDir()
-	db, err := bolt.Open(filepath.Join(dir, "raw.db"), 0o600, &bolt.Options{FreelistType: bolt.FreelistMapType, Timeout: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	type put struct {
-		key  string
-		done chan error
-	}
-	puts := make(chan put, commandCallers)
-	var committer sync.WaitGroup
-	committer.Go(func() {
-		commitLoop(db, func() (batch []func(*bolt.Tx) error, done []chan error) {
-			first, ok := <-puts
-			if !ok {
-				return nil, nil
-			}
-			for more := true; more; {
-				batch = append(batch, func(tx *bolt.Tx) error { return rawPut(tx, first.key) })
-				done = append(done, first.done)
-				select {
-				case next, ok := <-puts:
-					more = ok
-					first = next
-				default:
-					more = false
-				}
-			}
-			return batch, done
-		})
-	})
-	n := make([]int, commandCallers)
-	got, err := perSecond(commandCallers, commandTime, func(i int) error {
-		key := fmt.Sprintf("t%02d", i)
-		if mkdir {
-			key = fmt.Sprintf("t%02d-%d", i, n[i])
-			if err := os.Mkdir(filepath.Join(dir, key), 0o700); err != nil {
-				return err
-			}
-		}
-		n[i]++
-		p := put{key: fmt.Sprintf("%s-%d", key, n[i]), done: make(chan error, 1)}
-		puts <- p
-		return <-p.done
-	})
-	close(puts)
-	committer.Wait()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return got
-}
-
-// commitLoop commits batches until there are no more.
-func commitLoop(db *bolt.DB, next func() ([]func(*bolt.Tx) error, []chan error)) {
-	for {
-		batch, done := next()
-		if batch == nil {
-			return
-		}
-		err := db.Update(func(tx *bolt.Tx) error {
-			for _, apply := range batch {
-				if err := apply(tx); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		for _, d := range done {
-			d <- err
-		}
-	}
-}
-
-// rawPut writes about what a command writes: the record and an event.
-func rawPut(tx *bolt.Tx, key string) error {
-	records, err := tx.CreateBucketIfNotExists([]byte("records"))
-	if err != nil {
-		return err
-	}
-	events, err := tx.CreateBucketIfNotExists([]byte("events"))
-	if err != nil {
-		return err
-	}
-	if err := records.Put([]byte(key[:3]), make([]byte, recordBytes)); err != nil {
-		return err
-	}
-	return events.Put([]byte(key), make([]byte, eventBytes))
 }
 
 // longThread is an ended thread with a long journal on a workspace of its own.
