@@ -64,7 +64,11 @@ func openDir(parent *os.Root, name string) (*os.Root, error) {
 // makeDir opens the directory called name under parent and makes it first if
 // there is none.
 func makeDir(parent *os.Root, name string) (*os.Root, error) {
-	err := parent.Mkdir(name, privateDirMode)
+	dir, err := openDir(parent, name)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return dir, err
+	}
+	err = parent.Mkdir(name, privateDirMode)
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}

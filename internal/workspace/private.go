@@ -67,15 +67,17 @@ func openPrivate(path string) (*os.Root, error) {
 }
 
 func furnish(private *os.Root) error {
-	assets, err := makeDir(private, assetsName)
-	if err != nil {
-		return err
+	if info, err := private.Lstat(assetsName); err != nil || !info.IsDir() {
+		assets, err := makeDir(private, assetsName)
+		if err != nil {
+			return err
+		}
+		assets.Close()
 	}
-	assets.Close()
 	if there, err := private.Lstat(gitignoreName); err == nil && (!there.Mode().IsRegular() || there.Size() > 0) {
 		return nil // whatever it is: it belongs to whoever changed it
 	}
-	_, err = writeWhole(private, gitignoreName, []byte(gitignore), privateFileMode)
+	_, err := writeWhole(private, gitignoreName, []byte(gitignore), privateFileMode)
 	if errors.Is(err, fs.ErrExist) {
 		return nil // another thread of this workspace was quicker
 	}
