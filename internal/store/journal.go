@@ -12,6 +12,11 @@ import (
 // is more than a commit adds, so that a lowered limit is reached soon.
 const maxTrimmedAtOnce = 1000
 
+// journalFill is how full a page is left that splits. A thread's events come in
+// order, so what is left behind is not written again; bbolt's own half would be
+// room for nothing.
+const journalFill = 0.9
+
 // journal appends an item's events and removes the oldest groups over the
 // limits.
 func (w *writer) journal(it *item, c *counters) error {
@@ -19,6 +24,7 @@ func (w *writer) journal(it *item, c *counters) error {
 		return nil
 	}
 	b := w.tx.Bucket(bucketJournal)
+	b.FillPercent = journalFill
 	for _, p := range it.events {
 		if err := b.Put(p.key, p.value); err != nil {
 			return err

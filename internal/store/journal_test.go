@@ -217,3 +217,29 @@ func TestRetentionThatOvertakesAReadNeverLeavesAPageWithoutProgress(t *testing.T
 		})
 	}
 }
+
+// TestPagesBehindAThreadsEventsAreLeftNearlyFull guards the size of the journal:
+// bbolt leaves half of each page empty unless it is told that nothing comes between.
+func TestPagesBehindAThreadsEventsAreLeftNearlyFull(t *testing.T) {
+	s := open(t)
+	const threads, commits, events = 3, 150, 10
+	for r := range uint64(commits) {
+		for i := range threads {
+			c := thread.Commit{
+				Create: r == 0,
+				Record: thread.Record{ID: fmt.Sprint("t", i), Revision: r + 1, LatestSeq: (r + 1) * events, Status: thread.Idle},
+			}
+			for n := range uint64(events) {
+				c.Events = append(c.Events, thread.Event{Kind: thread.EventStatusChanged, Seq: r*events + n + 1, Status: thread.Idle})
+			}
+			must(t, s.Commit(c))
+		}
+	}
+	must(t, s.view("test", func(tx *bolt.Tx) error {
+		stats := tx.Bucket(bucketJournal).Stats()
+		if share := float64(stats.LeafInuse) / float64(stats.LeafAlloc); share < 0.75 {
+			t.Errorf("the journal's pages are filled to %.0f %%", 100*share)
+		}
+		return nil
+	}))
+}
