@@ -43,7 +43,14 @@ func newRuntime(f Flavour, l provider.Link) *Runtime {
 }
 
 // Feed takes a frame from the agent.
-func (r *Runtime) Feed(frame []byte) { r.conn.Feed(frame) }
+func (r *Runtime) Feed(frame []byte) {
+	if u, ok := decodeChunk(frame); ok {
+		r.conn.Heard()
+		r.updated(u)
+		return
+	}
+	r.conn.Feed(frame)
+}
 
 // Skipped hears of a frame that was too long. If it was an answer its request
 // fails; a turn goes on without an update, unless that held text of the answer.
@@ -151,7 +158,7 @@ func (r *Runtime) call(ctx context.Context, timeout time.Duration, method string
 
 // Notification takes what the agent tells. It is called on the reader.
 func (r *Runtime) Notification(method string, params jsontext.Value) {
-	if method != "session/update" {
+	if method != updateMethod {
 		return
 	}
 	u, err := decodeUpdate(params)
@@ -159,6 +166,11 @@ func (r *Runtime) Notification(method string, params jsontext.Value) {
 		r.link.Log.Debug().Msg("an update of the agent cannot be read")
 		return
 	}
+	r.updated(u)
+}
+
+// updated passes on what an update says to its session.
+func (r *Runtime) updated(u update) {
 	r.Mu.Lock()
 	s := r.Taken[u.session]
 	if s == nil {

@@ -37,17 +37,48 @@ type updateParams struct {
 	} `json:"update"`
 }
 
-// decodeUpdate reads the params of a session/update. This is the path of every
-// chunk of text.
+// updateMethod is the notification of an update.
+const updateMethod = "session/update"
+
+// update returns what params say, but for a tool call.
+func (p *updateParams) update() update {
+	u := update{session: p.SessionID, kind: kindOf(p.Update.Kind)}
+	if u.kind == chunkUpdate || u.kind == messageUpdate {
+		u.messageID, u.text = string(p.Update.MessageID), string(p.Update.Content)
+	}
+	return u
+}
+
+// maxChunkFrame is the longest frame in bytes that is tried as a chunk: longer ones
+// are too few to gain by it, and too long to be read twice.
+const maxChunkFrame = 16 << 10
+
+// decodeChunk reads a frame that is the notification of a chunk of text, and of
+// nothing else. Such frames are most of what an agent says; this reads envelope and
+// params at once, where [jsonrpc.Decode] and decodeUpdate each read all of it.
+func decodeChunk(frame []byte) (u update, ok bool) {
+	if len(frame) > maxChunkFrame {
+		return update{}, false
+	}
+	var n struct {
+		ID     jsontext.Value `json:"id"` // none
+		Method string         `json:"method"`
+		Params updateParams   `json:"params"`
+	}
+	if err := jsonrpc.Unmarshal(frame, &n); err != nil || n.ID != nil || n.Method != updateMethod {
+		return update{}, false
+	}
+	u = n.Params.update()
+	return u, u.kind == chunkUpdate
+}
+
+// decodeUpdate reads the params of a session/update.
 func decodeUpdate(params jsontext.Value) (update, error) {
 	var p updateParams
 	if err := jsonrpc.Unmarshal(params, &p); err != nil {
 		return update{}, err
 	}
-	u := update{session: p.SessionID, kind: kindOf(p.Update.Kind)}
-	if u.kind == chunkUpdate || u.kind == messageUpdate {
-		u.messageID, u.text = string(p.Update.MessageID), string(p.Update.Content)
-	}
+	u := p.update()
 	if u.kind == toolUpdate || u.kind == callChange {
 		u.call = decodeCall(params)
 	}

@@ -306,3 +306,44 @@ func FuzzDecodeUpdate(f *testing.F) {
 		}
 	})
 }
+
+// TestAChunkReadAtOnceIsWhatTheConnectionWouldRead holds the short way of a chunk
+// against the long one, and everything that is no chunk to the long one.
+func TestAChunkReadAtOnceIsWhatTheConnectionWouldRead(t *testing.T) {
+	const update = `"method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":`
+	long := strings.Repeat("x", maxChunkFrame)
+	for name, test := range map[string]struct {
+		frame string
+		short bool
+	}{
+		"a chunk":                      {`{"jsonrpc":"2.0",` + update + `"agent_message_chunk","messageId":"m","content":{"type":"text","text":"a\u00e4\n"}}}}`, true},
+		"no message id":                {`{` + update + `"agent_message_chunk","content":{"type":"text","text":"a"}}}}`, true},
+		"half a surrogate pair":        {`{` + update + `"agent_message_chunk","content":{"type":"text","text":"\ud83d"}}}}`, true},
+		"a picture":                    {`{` + update + `"agent_message_chunk","content":{"type":"image","data":"x"}}}}`, true},
+		"params first":                 {`{"params":{"update":{"content":{"type":"text","text":"a"},"sessionUpdate":"agent_message_chunk"},"sessionId":"s"},"method":"session/update"}`, true},
+		"the end of a tool call":       {`{` + update + `"tool_call_update","toolCallId":"c","status":"completed"}}}`, false},
+		"a request":                    {`{"id":7,` + update + `"agent_message_chunk","content":{"type":"text","text":"a"}}}}`, false},
+		"no id, said so":               {`{"id":null,` + update + `"agent_message_chunk","content":{"type":"text","text":"a"}}}}`, false},
+		"another method":               {`{"method":"session/other","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk"}}}`, false},
+		"an answer":                    {`{"id":7,"result":{"sessionId":"s"}}`, false},
+		"params of another shape":      {`{"method":"session/update","params":[1]}`, false},
+		"a chunk that is a long frame": {`{` + update + `"agent_message_chunk","content":{"type":"text","text":"` + long + `"}}}}`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, short := decodeChunk([]byte(test.frame))
+			if short != test.short {
+				t.Fatalf("read at once: %v", short)
+			}
+			if !short {
+				return
+			}
+			m, err := jsonrpc.Decode([]byte(test.frame))
+			if err != nil || m.Kind != jsonrpc.Notification || m.Method != updateMethod {
+				t.Fatalf("%+v, %v", m, err)
+			}
+			if want, err := decodeUpdate(m.Params); err != nil || got != want {
+				t.Errorf("%+v, want %+v, %v", got, want, err)
+			}
+		})
+	}
+}

@@ -135,9 +135,7 @@ func (c *Conn) Feed(text []byte) {
 		c.stray(text)
 		return
 	}
-	c.mu.Lock()
-	c.misses, c.lastFrame = 0, time.Now()
-	c.mu.Unlock()
+	c.Heard()
 	switch m.Kind {
 	case Notification:
 		c.cfg.Handler.Notification(m.Method, m.Params)
@@ -146,6 +144,13 @@ func (c *Conn) Feed(text []byte) {
 	case Response:
 		c.answered(m)
 	}
+}
+
+// Heard says that the peer lives, for one who has read a line of it without Feed.
+func (c *Conn) Heard() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.misses, c.lastFrame = 0, time.Now()
 }
 
 // ErrTooLong is the error of a request whose answer was too long to be read.
@@ -157,8 +162,8 @@ var ErrTooLong = errors.New("jsonrpc: the answer is too long")
 func (c *Conn) Skipped(head, tail []byte) {
 	c.mu.Lock()
 	c.stats.SkippedLines++
-	c.misses, c.lastFrame = 0, time.Now()
 	c.mu.Unlock()
+	c.Heard()
 	m := peek(head, tail)
 	switch {
 	case m.ID == nil:
