@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"testing"
+	"testing/synctest"
 
 	"github.com/rs/zerolog"
 
@@ -87,6 +88,23 @@ func FuzzFeed(f *testing.F) {
 		}
 		if load := r.Load(); load != (provider.Load{}) {
 			t.Errorf("%q leaves %+v", line, load)
+		}
+	})
+}
+
+// TestChunksAreASignOfLife lets three requests in a row go unanswered while text
+// comes: the agent is slow, not gone.
+func TestChunksAreASignOfLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := prompted(t, &blind{})
+		for range 5 {
+			if err := r.call(t.Context(), r.flavour.Silence, "slow", nil, nil); err == nil {
+				t.Fatal("a request was answered")
+			}
+			r.Feed([]byte(`{"method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"a"}}}}`))
+		}
+		if err := r.conn.Err(); err != nil {
+			t.Errorf("the connection broke: %v", err)
 		}
 	})
 }
