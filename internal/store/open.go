@@ -60,28 +60,38 @@ func (s *Store) open() error {
 	if err := s.createIfMissing(); err != nil {
 		return err
 	}
-	o, err := s.openChecked()
+	o, err := s.openAndBegin()
 	if isDamage(err) {
-		if err := s.moveAside(err); err != nil {
+		if err := s.moveAside(errors.Unwrap(err)); err != nil { // without our sentence about it
 			return err
 		}
 		if err := s.createIfMissing(); err != nil {
 			return err
 		}
-		o, err = s.openChecked()
+		o, err = s.openAndBegin()
 	}
-	switch {
-	case errors.Is(err, berrors.ErrTimeout):
-		return openFault(err, fmt.Sprintf("Another program has the database %s open. End it, then start again.", s.path))
-	case err != nil:
-		return openFault(err, fmt.Sprintf("The database %s cannot be opened (%v).", s.path, causeOf(err)))
-	}
-	if err := s.begin(o); err != nil {
-		_ = o.close()
+	if err != nil {
 		return err
 	}
 	s.opened = o
 	return nil
+}
+
+// openAndBegin opens the file and marks it as in use. An error that isDamage knows
+// is about what is in it.
+func (s *Store) openAndBegin() (*opening, error) {
+	o, err := s.openChecked()
+	switch {
+	case errors.Is(err, berrors.ErrTimeout):
+		return nil, openFault(err, fmt.Sprintf("Another program has the database %s open. End it, then start again.", s.path))
+	case err != nil:
+		return nil, openFault(err, fmt.Sprintf("The database %s cannot be opened (%v).", s.path, causeOf(err)))
+	}
+	if err := s.begin(o); err != nil {
+		_ = o.close()
+		return nil, err
+	}
+	return o, nil
 }
 
 // followLink makes path that of the file itself, since a rename onto a link would
@@ -261,8 +271,8 @@ func (s *Store) openChecked() (*opening, error) {
 	return o, nil
 }
 
-// firstRead looks at the root, at the topmost page of each bucket and at one path
-// down either end of it.
+// firstRead looks at the root, at the list of the pages that may be written to, at
+// the topmost page of each bucket and at one path down either end of it.
 func firstRead(o *opening, fileBytes int64) error {
 	return guarded(o.view, func(tx *bolt.Tx) error {
 		if tx.Size() > fileBytes {
@@ -273,6 +283,9 @@ func firstRead(o *opening, fileBytes int64) error {
 			return fmt.Errorf("%w: it does not say which schema it has", errDamaged)
 		}
 		tree := branchesOf(o, tx)
+		if err := tree.checkFreelist(tx); err != nil {
+			return err
+		}
 		return tx.ForEach(func(name []byte, b *bolt.Bucket) error {
 			b.Cursor().First()
 			b.Cursor().Last()

@@ -74,21 +74,25 @@ func (b branches) checkTop(root uint64) error {
 	if _, err := b.read(root); err == nil {
 		return nil
 	}
-	p, err := b.bytes(root, leafFlag)
+	h, err := b.header(root, leafFlag)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errDamaged, err)
+		return err
 	}
-	count := int(binary.NativeEndian.Uint16(p[pageCountAt:]))
-	if pageHeaderBytes+count*leafEntryBytes > len(p) {
+	// The entries alone: what they lead to may be large.
+	entries := make([]byte, h.count*leafEntryBytes)
+	if pageHeaderBytes+len(entries) > int(h.size) {
 		return fmt.Errorf("page %d: %w", root, errDamaged)
 	}
-	for i := range count {
-		entry := p[pageHeaderBytes+i*leafEntryBytes:]
-		end := uint64(0)
-		for _, at := range []int{4, 8, 12} {
-			end += uint64(binary.NativeEndian.Uint32(entry[at:]))
+	if _, err := b.file.ReadAt(entries, h.at+pageHeaderBytes); err != nil {
+		return err
+	}
+	for i := range h.count {
+		begin := i * leafEntryBytes
+		end := uint64(pageHeaderBytes + begin)
+		for _, field := range []int{4, 8, 12} {
+			end += uint64(binary.NativeEndian.Uint32(entries[begin+field:]))
 		}
-		if end > uint64(len(entry)) {
+		if end > uint64(h.size) {
 			return fmt.Errorf("page %d: %w", root, errDamaged)
 		}
 	}
@@ -130,20 +134,42 @@ func (b branches) read(page uint64) ([]branchEntry, error) {
 
 // bytes returns a page of a kind with the pages that belong to it.
 func (b branches) bytes(page uint64, kind uint16) ([]byte, error) {
-	if page >= b.pages {
-		return nil, fmt.Errorf("page %d of %d: %w", page, b.pages, errDamaged)
-	}
-	at := int64(page) * b.pageSize
-	head := make([]byte, pageHeaderBytes)
-	if _, err := b.file.ReadAt(head, at); err != nil {
+	h, err := b.header(page, kind)
+	if err != nil {
 		return nil, err
 	}
-	size := b.pageSize * (1 + int64(binary.NativeEndian.Uint32(head[pageOverflowAt:])))
-	isKind := binary.NativeEndian.Uint16(head[pageFlagsAt:]) == kind
-	if !isKind || binary.NativeEndian.Uint64(head) != page || size > maxPageBytes {
-		return nil, fmt.Errorf("page %d is of another kind: %w", page, errDamaged)
+	if h.size > maxPageBytes {
+		return nil, fmt.Errorf("page %d has %d bytes: %w", page, h.size, errDamaged)
 	}
-	p := make([]byte, size)
-	_, err := b.file.ReadAt(p, at)
+	p := make([]byte, h.size)
+	_, err = b.file.ReadAt(p, h.at)
 	return p, err
+}
+
+// pageHeader is what a page says of itself, and where it is.
+type pageHeader struct {
+	at, size int64 // in the file, in bytes, with the pages that belong to it
+	count    int
+}
+
+// header returns the header of a page of a kind.
+func (b branches) header(page uint64, kind uint16) (h pageHeader, err error) {
+	if page >= b.pages {
+		return h, fmt.Errorf("page %d of %d: %w", page, b.pages, errDamaged)
+	}
+	h.at = int64(page) * b.pageSize
+	head := make([]byte, pageHeaderBytes)
+	if _, err := b.file.ReadAt(head, h.at); err != nil {
+		return h, err
+	}
+	if binary.NativeEndian.Uint16(head[pageFlagsAt:]) != kind || binary.NativeEndian.Uint64(head) != page {
+		return h, fmt.Errorf("page %d is of another kind: %w", page, errDamaged)
+	}
+	more := uint64(binary.NativeEndian.Uint32(head[pageOverflowAt:]))
+	if more >= b.pages-page {
+		return h, fmt.Errorf("page %d leads out of the file: %w", page, errDamaged)
+	}
+	h.size = int64(1+more) * b.pageSize
+	h.count = int(binary.NativeEndian.Uint16(head[pageCountAt:]))
+	return h, nil
 }

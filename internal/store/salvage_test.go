@@ -287,13 +287,33 @@ func TestADamagedRootIsADegradedStateThatIsTold(t *testing.T) {
 	must(t, s.KV(Origins).Put("https://app.example", []byte{1}))
 }
 
+func TestATopmostLeafWithLargeValuesIsSound(t *testing.T) {
+	path := testPath(t)
+	must(t, openAt(t, path).Close())
+	db, err := bolt.Open(path, 0o600, nil)
+	must(t, err)
+	must(t, db.Update(func(tx *bolt.Tx) error {
+		for _, key := range []string{"a", "b"} { // too few to be parted
+			if err := tx.Bucket(bucketJournal).Put([]byte(key), make([]byte, maxPageBytes)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	must(t, db.Close())
+	if d := openAt(t, path).Damage(); d != nil {
+		t.Fatalf("damage is %+v", d)
+	}
+}
+
 // TestDamageAtRandomPagesNeverEndsTheProcess spoils pages of a whole database, in
 // many ways: the store opens, or moves the file aside as it is; whatever it is asked
-// then, it answers or says that it cannot; and it takes new threads.
+// then, it answers or says that it cannot; and it takes new threads, or is unhealthy.
 func TestDamageAtRandomPagesNeverEndsTheProcess(t *testing.T) {
+	const threads = 1500
 	master := testPath(t)
 	s := openAt(t, master)
-	fill(t, s, 1500, 1)
+	fill(t, s, threads, 1)
 	for i := range 20 {
 		id := fmt.Sprintf("u-%05d", i)
 		for r := uint64(1); r <= 10; r++ {
@@ -324,14 +344,15 @@ func TestDamageAtRandomPagesNeverEndsTheProcess(t *testing.T) {
 				}
 			}
 			askEverything(t, s)
-			for i := range 20 { // the place of one may be on a damaged page
-				err := s.Commit(modelCommit(fmt.Sprintf("new%d-%d", rng.Uint32(), i), 1, 0))
+			for range 20 { // the place of one may be on a damaged page
+				err := s.Commit(modelCommit(fmt.Sprintf("t-%05d-new", rng.IntN(threads)), 1, 0))
 				if err == nil {
 					return
 				}
 				wantCode(t, err, fault.StorageFailed)
 			}
-			t.Error("not one of 20 new threads was taken")
+			// A page through which every change leads.
+			wantCode(t, s.Healthy(), fault.StorageFailed)
 		})
 	}
 }
