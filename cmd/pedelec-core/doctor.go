@@ -212,7 +212,7 @@ func (r *report) examineLog(home string) {
 
 // loggedErrors returns the latest errors of a log, each with its time.
 func loggedErrors(path string) ([]string, error) {
-	file, err := os.Open(path)
+	file, err := openLogFile(path)
 	if err != nil {
 		return nil, err
 	}

@@ -121,7 +121,7 @@ func setAsideIn(home string) (paths []string) {
 func misfits(home string) (paths []string) {
 	logs := filepath.Join(home, logFolder)
 	for _, dir := range []string{logs, filepath.Join(home, binFolder), filepath.Join(home, workspaceFolder)} {
-		if is := kindOf(dir); is == aFile || is == aDeadLink {
+		if is := kindOf(dir); is == aFile || is == aPipe || is == aDeadLink {
 			paths = append(paths, dir)
 		}
 	}
@@ -130,7 +130,7 @@ func misfits(home string) (paths []string) {
 			paths = append(paths, file)
 		}
 	}
-	if is := kindOf(logPath(home)); is == aFolder || is == aDeadLink {
+	if is := kindOf(logPath(home)); is == aFolder || is == aPipe || is == aDeadLink {
 		paths = append(paths, logPath(home))
 	}
 	return paths
@@ -143,6 +143,7 @@ const (
 	nothing kind = iota // also what cannot be looked at
 	aFile               // also a link to one
 	aFolder             // likewise
+	aPipe               // likewise; also a socket: whoever opens it may wait for ever
 	aDeadLink
 )
 
@@ -150,6 +151,9 @@ func kindOf(path string) kind {
 	info, err := os.Stat(path)
 	if err == nil && info.IsDir() {
 		return aFolder
+	}
+	if err == nil && info.Mode()&(fs.ModeNamedPipe|fs.ModeSocket) != 0 {
+		return aPipe
 	}
 	if err == nil {
 		return aFile

@@ -39,6 +39,10 @@ func acquireLock(ctx context.Context, home string, patience time.Duration, answe
 	if err != nil {
 		return nil, openFault(path, err)
 	}
+	if info, err := file.Stat(); err == nil && !info.Mode().IsRegular() {
+		file.Close()
+		return nil, fmt.Errorf("the instance lock %s is no plain file; move it away, then start again", path)
+	}
 	lock := &instanceLock{file}
 	if err := lock.take(ctx, patience, answers); err != nil {
 		file.Close()

@@ -57,7 +57,7 @@ func (a *app) logs(ctx context.Context, f logsFlags) error {
 		return err
 	}
 	path := logPath(home)
-	file, err := os.Open(path)
+	file, err := openLogFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("there is no log at %s; it begins with the first start: pedelec-core serve", path)
 	}
@@ -96,6 +96,14 @@ func (a *app) logs(ctx context.Context, f logsFlags) error {
 	}
 }
 
+// openLogFile opens the log for reading.
+func openLogFile(path string) (*os.File, error) {
+	if kindOf(path) == aPipe {
+		return nil, fmt.Errorf("%s is no file", path)
+	}
+	return os.Open(path)
+}
+
 // rotated returns the file that is now at path if it is not the open one, else
 // nil.
 func rotated(path string, open *os.File) *os.File {
@@ -107,7 +115,7 @@ func rotated(path string, open *os.File) *os.File {
 	if err != nil || os.SameFile(before, now) {
 		return nil // between the rename and the new file there is none; look again later
 	}
-	next, err := os.Open(path)
+	next, err := openLogFile(path)
 	if err != nil {
 		return nil
 	}

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/go-json-experiment/json"
@@ -171,6 +173,51 @@ func damagedStart(t *testing.T, home, name string, damage damage) {
 	}
 }
 
+// TestNothingWaitsForAPipeInThePlaceOfAStateFile puts a pipe that nobody writes to
+// where each file of a working home was. Opening one waits for somebody at its other
+// end: starts, and commands that only look, once hung.
+func TestNothingWaitsForAPipeInThePlaceOfAStateFile(t *testing.T) {
+	t.Parallel()
+	template := workingHome(t)
+	for name := range stateFiles {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			home := copyHome(t, template)
+			path := filepath.Join(home, name)
+			if err := errors.Join(os.Remove(path), syscall.Mkfifo(path, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			look(t, home)
+			d := launch(t, home)
+			err := d.awaitAmid()
+			if name == "core.lock" {
+				if code := d.code(); code != 1 || !strings.Contains(d.logTail(), "move it away, then start again") {
+					t.Errorf("it left with %d and said: %s", code, d.logTail())
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			look(t, home)
+			d.pong()
+		})
+	}
+}
+
+// look runs the commands that read a home's files; each ends, whatever it finds.
+func look(t *testing.T, home string) {
+	t.Helper()
+	for _, command := range []string{"doctor", "status", "logs"} {
+		ctx, stop := context.WithTimeout(t.Context(), startLimit)
+		_ = exec.CommandContext(ctx, binary, command, "--home", home).Run() // it may well be discontent
+		if ctx.Err() != nil {
+			t.Errorf("%s does not end", command)
+		}
+		stop()
+	}
+}
+
 // awaitAmid is await where runtime.json may be anything before the daemon writes it.
 func (d *daemon) awaitAmid() error {
 	return waitFor(startLimit, "the daemon to listen", func() (bool, error) {
@@ -179,7 +226,11 @@ func (d *daemon) awaitAmid() error {
 			return false, fmt.Errorf("the daemon left at its start: %v", d.exitErr)
 		default:
 		}
-		b, err := os.ReadFile(filepath.Join(d.home, "runtime.json"))
+		path := filepath.Join(d.home, "runtime.json")
+		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+			return false, nil
+		}
+		b, err := os.ReadFile(path)
 		if err != nil || json.Unmarshal(b, &d.info) != nil {
 			return false, nil
 		}

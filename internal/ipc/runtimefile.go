@@ -136,6 +136,9 @@ func readRuntimeFile(path string) (RuntimeFile, error) {
 	if err != nil {
 		return RuntimeFile{}, err
 	}
+	if !info.Mode().IsRegular() { // a pipe would be waited for without end
+		return RuntimeFile{}, fmt.Errorf("%s is no plain file", path)
+	}
 	if info.Size() > maxRuntimeFileBytes {
 		return RuntimeFile{}, fmt.Errorf("%s has %d bytes, which no runtime file has", path, info.Size())
 	}
