@@ -117,7 +117,7 @@ func (d *core) Open(ctx context.Context) (err error) {
 	d.redact.Add(d.token)
 	d.openSettings()
 	if err := d.openStore(); err != nil {
-		return err
+		return errors.Join(err, removeDeadRuntimeFiles(d.home))
 	}
 	// Not before the database is ours, too: somebody may have removed the lock's
 	// file while a daemon serves.

@@ -22,6 +22,9 @@ func alive(pid int) bool {
 	return !isZombie(pid)
 }
 
+// connRefused is the error of a connect where nobody listens.
+const connRefused = syscall.ECONNREFUSED
+
 // isZombie reports whether a process has ended and only its parent has not
 // noticed. Where there is no /proc, nobody can tell.
 func isZombie(pid int) bool {

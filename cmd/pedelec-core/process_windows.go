@@ -19,6 +19,9 @@ func alive(pid int) bool {
 	return err == nil && event == uint32(windows.WAIT_TIMEOUT)
 }
 
+// connRefused is the error of a connect where nobody listens.
+const connRefused = windows.WSAECONNREFUSED
+
 // ignoreHangUp does nothing: what ends with a console is told by no signal here.
 func ignoreHangUp() {}
 

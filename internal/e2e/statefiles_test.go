@@ -424,3 +424,26 @@ func TestANewerDatabaseIsRefused(t *testing.T) {
 		t.Errorf("there is %v besides: %v", aside, err)
 	}
 }
+
+// TestAStartThatFailsLeavesNoWayToADeadDaemon starts the program where a daemon was
+// killed and the database cannot be opened: clients once looked for the dead one where
+// its runtime files led them.
+func TestAStartThatFailsLeavesNoWayToADeadDaemon(t *testing.T) {
+	t.Parallel()
+	home := newHome(t)
+	start(t, home).kill()
+	path := filepath.Join(home, "core.db")
+	if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	d := launch(t, home)
+	want := path + " is a folder and no database. Move it away and start again. (STORAGE_FAILED)\n"
+	if code := d.code(); code != 1 || d.said() != want {
+		t.Errorf("it left with %d and said\n%s\nwant\n%s", code, d.said(), want)
+	}
+	for _, name := range runtimeFiles {
+		if _, err := os.Lstat(filepath.Join(home, name)); err == nil {
+			t.Errorf("%s is still there", name)
+		}
+	}
+}
