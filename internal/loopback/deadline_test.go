@@ -119,6 +119,54 @@ func TestADownloadIsNotCutByAStandstill(t *testing.T) {
 	}
 }
 
+// TestAStandstillBetweenTwoWritesCutsNoDownload: the next write begins behind its
+// limit, which passed while nobody could write.
+func TestAStandstillBetweenTwoWritesCutsNoDownload(t *testing.T) {
+	t.Parallel()
+	content := large()
+	for name, write := range writers(t, content) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ours, peer := pair(t)
+			passed := time.Now().Add(limit / 2)
+			if err := ours.SetWriteDeadline(passed); err != nil {
+				t.Fatal(err)
+			}
+			ours.writing.sleepOver()
+			<-time.After(time.Until(passed))
+			read := make(chan int64, 1)
+			go func() {
+				n, _ := io.Copy(io.Discard, peer) // a part is noticed
+				read <- n
+			}()
+			n, err := write(ours)
+			ours.Close()
+			if got := <-read; err != nil || n != int64(len(content)) || got != n {
+				t.Errorf("%d bytes of %d were written and %d read: %v", n, len(content), got, err)
+			}
+		})
+	}
+}
+
+// TestALimitThatEndedAWaitStaysPassed, however late somebody tries again.
+func TestALimitThatEndedAWaitStaysPassed(t *testing.T) {
+	t.Parallel()
+	ours, _ := pair(t)
+	at := time.Now().Add(limit / 100)
+	if err := ours.SetReadDeadline(at); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := ours.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("it ended with %v", err)
+		}
+		<-time.After(limit / 2)
+	}
+	if ours.reading.at != at {
+		t.Error("the limit was set anew")
+	}
+}
+
 func TestAPeerThatDoesNotReadIsCutInTime(t *testing.T) {
 	t.Parallel()
 	for name, write := range writers(t, large()) {
