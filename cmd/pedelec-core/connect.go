@@ -37,7 +37,7 @@ func unreached(home string, err error) error {
 		return err
 	}
 	return fault.Wrap(fault.CoreRuntimeUnavailable, "cli.connect", err, fmt.Sprintf(
-		"A pedelec-core%s runs but cannot be found, since %s is missing or cannot be read. Unless it is just starting or leaving, end that process and start again with: pedelec-core serve",
+		"A pedelec-core%s runs but cannot be found, since %s is missing or cannot be read. It may be starting or leaving, and one that serves writes that file again within seconds. If this lasts, end that process and start again with: pedelec-core serve",
 		holder, filepath.Join(home, ipc.RuntimeFileName)))
 }
 

@@ -63,6 +63,7 @@ type core struct {
 	log    zerolog.Logger
 	redact *fault.Redactor
 	short  durations
+	lock   *instanceLock // of home; held for as long as the daemon lives
 
 	instance string
 	token    string
@@ -352,22 +353,6 @@ func (d *core) routes() http.Handler {
 	return mux
 }
 
-func (d *core) tellWhere(tcp net.Addr) error {
-	f := ipc.NewRuntimeFile(tcp)
-	f.HTTPEndpoint = d.web
-	f.Token = d.token
-	f.InstanceID = d.instance
-	f.StartedAt = time.Now().UTC()
-	f.Version = version
-	d.runtime = &f
-	if err := f.Write(d.home); err != nil {
-		return fmt.Errorf("the runtime file cannot be written, so no client could find the daemon: %w; see that %s can be written", err, d.home)
-	}
-	d.log.Info().Str("version", version).Int("pid", f.PID).Str("endpoint", f.Endpoint).Str("http", f.HTTPEndpoint).
-		Str("home", d.home).Str("instance", d.instance).Msg("listening")
-	return nil
-}
-
 func (d *core) serveTCP(l net.Listener) {
 	if err := d.server.ServeTCP(l); err != nil && !errors.Is(err, ipc.ErrServerClosed) {
 		d.log.Error().Err(err).Msg("clients cannot connect any more; leaving")
@@ -385,6 +370,7 @@ func (d *core) serveHTTP(l net.Listener) {
 func (d *core) begin(ctx context.Context) {
 	d.background.Go(func() { d.clearProcesses(ctx) })
 	d.background.Go(func() { d.clearWorkspaces(ctx) })
+	d.background.Go(func() { d.watchRuntimeFiles(ctx) })
 	d.providers.Start()
 	d.threads.Start()
 }

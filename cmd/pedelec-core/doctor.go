@@ -302,7 +302,7 @@ func isAvailable(p ipc.ProviderInfo) bool { return p.Available }
 // examineSilence tells a daemon that does not run from one that nobody can reach.
 func (r *report) examineSilence(home string) {
 	if holder, held := lockedBy(home); held {
-		r.add(bad, "daemon", "a pedelec-core%s holds %s but cannot be reached; unless it is just starting or leaving, end that process, then start again", holder, filepath.Join(home, lockFileName))
+		r.add(bad, "daemon", "a pedelec-core%s holds %s but cannot be reached; it may be starting or leaving, or is about to write its %s again. If this lasts, end that process, then start again", holder, filepath.Join(home, lockFileName), ipc.RuntimeFileName)
 		return
 	}
 	r.add(good, "daemon", "does not run; start it with: pedelec-core serve")

@@ -22,7 +22,7 @@ type durations map[string]time.Duration
 // durationNames are the durations that a test may change.
 var durationNames = func() map[string]struct{} {
 	names := map[string]struct{}{"probe": {}, "idle-stop": {}, "back-off": {}, "write-timeout": {}, "first-request": {},
-		"keep-alive": {}, "ping": {}, "pong": {}, "tool-progress": {}, "ticket-life": {}, "transfer-idle": {}, "approval": {}}
+		"keep-alive": {}, "ping": {}, "pong": {}, "tool-progress": {}, "ticket-life": {}, "transfer-idle": {}, "approval": {}, "runtime-check": {}}
 	for name := range lifecycleDurations(new(lifecycle.Durations)) {
 		names[name] = struct{}{}
 	}

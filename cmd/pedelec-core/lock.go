@@ -130,6 +130,17 @@ func lockedBy(home string) (holder string, held bool) {
 	return lock.holder(), true
 }
 
+// InPlace reports whether the file that is locked is still the one at its path. Who
+// removes or replaces it lets another daemon take the lock.
+func (l *instanceLock) InPlace() bool {
+	held, err := l.file.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Lstat(l.file.Name())
+	return err == nil && os.SameFile(held, there)
+}
+
 // Release frees the lock. The file stays: removing it would let two processes
 // lock two files of one name.
 func (l *instanceLock) Release() error { return l.file.Close() }

@@ -88,7 +88,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	log, logFile := openLog(logConfig{file: logPath(home), level: level, format: format, stderr: a.serveStderr(f), redact: redact})
 	defer logFile.Close()
 	tellRepairs(log, append(repaired, cleared...))
-	err = runDaemon(ctx, home, f, signals, log, redact)
+	err = runDaemon(ctx, home, lock, f, signals, log, redact)
 	if err != nil && f.background {
 		log.Error().Err(err).Msg("the daemon failed") // else the command line says so
 	}
@@ -137,12 +137,13 @@ func tellRepairs(log zerolog.Logger, repaired []repair) {
 }
 
 // runDaemon serves until there is a reason to leave, and leaves.
-func runDaemon(ctx context.Context, home string, f serveFlags, signals <-chan os.Signal, log zerolog.Logger, redact *fault.Redactor) error {
+func runDaemon(ctx context.Context, home string, lock *instanceLock, f serveFlags, signals <-chan os.Signal, log zerolog.Logger, redact *fault.Redactor) error {
 	short, err := armTestKnobs(log)
 	if err != nil {
 		return err
 	}
 	d := newDaemon(home, log, redact, short)
+	d.lock = lock
 	opened := make(chan error, 1)
 	go func() { opened <- d.Open(ctx) }() // leave waits for it, unless it is told twice
 	var reason string

@@ -60,12 +60,16 @@ func NewRuntimeFile(tcp net.Addr) RuntimeFile {
 	}
 }
 
+// ForAgents returns what agent-runtime.json holds.
+func (f RuntimeFile) ForAgents() RuntimeFile {
+	return RuntimeFile{Protocol: f.Protocol, Host: f.Host, Port: f.Port, Endpoint: f.Endpoint, PID: f.PID}
+}
+
 // Write writes both runtime files into home. A reader sees the old file or the
 // new one, never a part.
 func (f RuntimeFile) Write(home string) error {
 	// The agents' first: who sees runtime.json takes all for ready.
-	forAgents := RuntimeFile{Protocol: f.Protocol, Host: f.Host, Port: f.Port, Endpoint: f.Endpoint, PID: f.PID}
-	if err := writeRuntimeFile(filepath.Join(home, AgentRuntimeFileName), forAgents); err != nil {
+	if err := writeRuntimeFile(filepath.Join(home, AgentRuntimeFileName), f.ForAgents()); err != nil {
 		return err
 	}
 	return writeRuntimeFile(filepath.Join(home, RuntimeFileName), f)
