@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 )
 
@@ -302,7 +303,19 @@ func TestFullWorkspacesUnderLoad(t *testing.T) {
 	}
 	f.acknowledged(loadAcks / 4)
 	fill(t, f.filler())
-	body := bytes.Repeat([]byte("x"), 200<<10)
+	info, err := os.Stat(f.filler())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var disk syscall.Statfs_t
+	if err := syscall.Statfs(f.small, &disk); err != nil {
+		t.Fatal(err)
+	}
+	// Has no room even if the load gives all of its own back, as uploads do that fail.
+	body := bytes.Repeat([]byte("x"), int(disk.Blocks)*int(disk.Bsize)-int(info.Size())+1)
+	if int64(len(body)) > info.Size() {
+		t.Fatalf("%d bytes would have no room without the filler of %d either", len(body), info.Size())
+	}
 	for range 3 {
 		res, err := k.put(k.ticket(len(body)), body)
 		if err != nil || res.status != http.StatusInsufficientStorage || res.code != "STORAGE_FULL" {
