@@ -187,7 +187,7 @@ func copyBuckets(dst *bolt.DB, src *bolt.Tx, c *compaction) error {
 					return err
 				}
 				to.FillPercent = 1 // keys come in order
-				for written := 0; k != nil && written < compactTxBytes; k, v = cursor.Next() {
+				for written := 0; k != nil && written < compactTxBytes; {
 					if c.abandoned.Load() {
 						return errAbandoned
 					}
@@ -195,6 +195,11 @@ func copyBuckets(dst *bolt.DB, src *bolt.Tx, c *compaction) error {
 						return err
 					}
 					written += len(k) + len(v)
+					from := k
+					k, v = cursor.Next()
+					if err := ascends(from, k); err != nil { // or the copy would have no end
+						return err
+					}
 				}
 				return nil
 			})

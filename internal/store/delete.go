@@ -88,7 +88,7 @@ func (w *writer) removeRanges(id []byte) (done bool, err error) {
 // deleted, since a delete moves the cursor.
 func keysWithPrefix(b *bolt.Bucket, prefix []byte, limit int) (keys [][]byte, more bool) {
 	c := b.Cursor()
-	for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
+	for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = advance(c, k) {
 		if len(keys) == limit {
 			return keys, true
 		}

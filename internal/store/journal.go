@@ -56,7 +56,7 @@ func (s *Store) trim(b *bolt.Bucket, it *item, c *counters) (keys [][]byte) {
 	k, v := cursor.Seek(prefix)
 	for s.overLimit(c) && len(keys) < maxTrimmedAtOnce {
 		group, groupBytes, last := len(keys), 0, uint64(0)
-		for more := true; more; k, v = cursor.Next() {
+		for more := true; more; k, v = advance(cursor, k) {
 			if !bytes.HasPrefix(k, prefix) || seqOf(k) >= it.firstSeq {
 				return keys[:group] // the group reaches into what the item adds, or the counters are wrong
 			}
@@ -139,7 +139,7 @@ func (r *journalReader) read(tx *bolt.Tx) error {
 	prefix := start[:len(start)-seqBytes]
 	c := tx.Bucket(bucketJournal).Cursor()
 	k, v := c.Seek(start)
-	for copied := 0; bytes.HasPrefix(k, prefix); k, v = c.Next() {
+	for copied := 0; bytes.HasPrefix(k, prefix); k, v = advance(c, k) {
 		seq := seqOf(k)
 		if seq <= r.after {
 			continue

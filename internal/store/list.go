@@ -196,6 +196,7 @@ type position struct {
 
 	spare    []byte // the one before
 	odd      []byte // one that was too large for its place; key is the one behind it
+	back     []byte // the furthest one that was gone back to
 	tookBack bool   // the last walk found it
 }
 
@@ -216,9 +217,10 @@ func (p *position) walk(c *bolt.Cursor, visit visitor) error {
 	keys, copiedBytes := 0, 0
 	for ; k != nil; k, v = c.Next() {
 		if order := bytes.Compare(k, p.key); order < 0 || order == 0 && !p.at || len(k) > maxKeyBytes {
-			if order < 0 && !p.at && len(k) <= maxKeyBytes && p.spare != nil && bytes.Compare(k, p.spare) > 0 {
+			if order < 0 && !p.at && len(k) <= maxKeyBytes && p.spare != nil && bytes.Compare(k, p.spare) > 0 && bytes.Compare(k, p.back) > 0 {
 				// This one fits, so it is the last one that did not. To go on behind that
-				// would hide all that lies between. It ends, since spare only grows.
+				// would hide all that lies between. It ends, since back only grows.
+				p.back = bytes.Clone(k)
 				p.odd, p.key, p.at, p.tookBack = p.key, bytes.Clone(k), true, true
 			}
 			return fmt.Errorf("%w: a key is not where it belongs", errDamaged)

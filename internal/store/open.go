@@ -287,11 +287,12 @@ func firstRead(o *opening, fileBytes int64) error {
 			return err
 		}
 		return tx.ForEach(func(name []byte, b *bolt.Bucket) error {
-			b.Cursor().First()
-			b.Cursor().Last()
-			if err := tree.checkTop(uint64(b.Root())); err != nil {
+			root := uint64(b.Root())
+			if err := errors.Join(tree.checkTop(root), tree.checkEnds(root)); err != nil {
 				return fmt.Errorf("the table %s: %w", name, err)
 			}
+			b.Cursor().First()
+			b.Cursor().Last()
 			return nil
 		})
 	})

@@ -64,6 +64,24 @@ func guarded(transact func(func(*bolt.Tx) error) error, fn func(*bolt.Tx) error)
 	return transact(fn)
 }
 
+// advance moves a cursor from a key to the next. It panics in a tree that leads in a
+// circle, which guarded makes errDamaged of: a walk in one would never end.
+func advance(c *bolt.Cursor, from []byte) (k, v []byte) {
+	k, v = c.Next()
+	if err := ascends(from, k); err != nil {
+		panic(err)
+	}
+	return k, v
+}
+
+// ascends returns errDamaged unless a key follows another one, or none does.
+func ascends(from, k []byte) error {
+	if k != nil && bytes.Compare(k, from) <= 0 {
+		return fmt.Errorf("%w: the keys of a table do not ascend", errDamaged)
+	}
+	return nil
+}
+
 // Load reads a thread. Record.BlockEnd is the later of the record's own and
 // that of ReserveBlock. Errors: THREAD_NOT_FOUND, STORAGE_FAILED.
 func (s *Store) Load(threadID string) (thread.Loaded, error) {
@@ -103,7 +121,7 @@ func readAdmitted(tx *bolt.Tx, threadID string) ([]thread.Admitted, error) {
 	var buf [maxIDBytes + 1]byte
 	prefix := appendPrefix(buf[:0], threadID)
 	c := tx.Bucket(bucketOperations).Cursor()
-	for k, v := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, v = c.Next() {
+	for k, v := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, v = advance(c, k) {
 		a, err := decodeAdmitted(k[len(prefix):], v)
 		if err != nil {
 			return nil, err

@@ -18,6 +18,7 @@ const (
 	pageHeaderBytes = 16
 
 	branchEntryBytes = 16 // place of the key counted from the entry, its length, the child's page number
+	branchChildAt    = 8
 	branchFlag       = 1
 	leafEntryBytes   = 16 // flags, place of the key counted from the entry, its length, that of the value behind it
 	leafFlag         = 2
@@ -94,6 +95,33 @@ func (b branches) checkTop(root uint64) error {
 		}
 		if end > uint64(h.size) {
 			return fmt.Errorf("page %d: %w", root, errDamaged)
+		}
+	}
+	return nil
+}
+
+// checkEnds returns errDamaged if the way down one end of a tree leads in a circle,
+// which bbolt would follow without end.
+func (b branches) checkEnds(root uint64) error {
+	for _, end := range []func(count int) int{
+		func(int) int { return 0 },
+		func(count int) int { return max(0, count-1) },
+	} {
+		page := root
+		for depth := 0; ; depth++ {
+			if depth == maxTreeDepth {
+				return fmt.Errorf("page %d leads in a circle: %w", root, errDamaged)
+			}
+			h, err := b.header(page, branchFlag)
+			if err != nil {
+				break // a leaf, or what bbolt will not take for a branch
+			}
+			var child [pageNumberBytes]byte
+			entry := h.at + pageHeaderBytes + int64(end(h.count))*branchEntryBytes
+			if _, err := b.file.ReadAt(child[:], entry+branchChildAt); err != nil {
+				return err
+			}
+			page = binary.NativeEndian.Uint64(child[:])
 		}
 	}
 	return nil

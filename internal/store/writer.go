@@ -161,7 +161,7 @@ func (w *writer) oldestOperation(b *bolt.Bucket, it *item) (oldest []byte, err e
 	var first uint64
 	prefix := appendPrefix(make([]byte, 0, maxIDBytes+1), string(it.key))
 	c := b.Cursor()
-	for k, v := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, v = c.Next() {
+	for k, v := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, v = advance(c, k) {
 		seq, completed, err := operationOrder(v)
 		if err != nil {
 			return nil, err
