@@ -114,6 +114,10 @@ func TestAFarewellInsideABatchGoesOut(t *testing.T) {
 	p := r.dialWeb(t, native())
 	c := r.socketOf(p)
 	sink := c.out.sink.(*messageSink)
+	// The writer of the answer that the client has read may not be back yet.
+	if _, err := c.out.events(nil, func() bool { return false }); err != nil {
+		t.Fatal(err)
+	}
 	sink.gather.begin()
 	c.sayClose(farewellRevoked.code, farewellRevoked.why, time.Second)
 	if err := sink.write([][]byte{[]byte("{}\n"), []byte("{}\n")}); !errors.Is(err, websocket.ErrCloseSent) {
