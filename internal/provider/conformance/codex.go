@@ -115,6 +115,9 @@ func (f *fakeCodex) lock(id string) {
 func (f *fakeCodex) resume(request jsontext.Value, id string) {
 	total, err := os.ReadFile(f.file(id))
 	_, shelved := os.Stat(f.file(id) + ".archived")
+	if err != nil && shelved != nil { // it may have been taken off the shelf between the two looks
+		total, err = os.ReadFile(f.file(id))
+	}
 	holder, _ := os.ReadFile(f.file(id) + ".lock")
 	pid, _ := strconv.Atoi(string(holder))
 	switch {
