@@ -95,3 +95,27 @@ func TestKeysThatDoNotAscendEndAWalk(t *testing.T) {
 	err = s.view("store.compact", func(tx *bolt.Tx) error { return s.copyInto(path+suffixCompact, tx, &compaction{}) })
 	wantCode(t, err, fault.StorageFailed)
 }
+
+// TestABranchWithMoreEntriesThanItHasRoomForIsDamage, and no trouble of the disk, which
+// would keep the daemon from starting with a fresh file.
+func TestABranchWithMoreEntriesThanItHasRoomForIsDamage(t *testing.T) {
+	const pageSize = 4096
+	b := branches{pageSize: pageSize, pages: 2}
+	content := make([]byte, b.pages*pageSize)
+	for page, count := range []uint16{1, 0xffff} { // the first one leads to the second
+		p := content[page*pageSize:]
+		binary.NativeEndian.PutUint64(p, uint64(page))
+		binary.NativeEndian.PutUint16(p[pageFlagsAt:], branchFlag)
+		binary.NativeEndian.PutUint16(p[pageCountAt:], count)
+		binary.NativeEndian.PutUint64(p[pageHeaderBytes+branchChildAt:], 1)
+	}
+	path := testPath(t)
+	must(t, os.WriteFile(path, content, 0o600))
+	file, err := os.Open(path)
+	must(t, err)
+	defer file.Close()
+	b.file = file
+	if err := b.checkEnds(0); !errors.Is(err, errDamaged) {
+		t.Errorf("the check ended with %v", err)
+	}
+}

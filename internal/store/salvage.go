@@ -116,6 +116,9 @@ func (b branches) checkEnds(root uint64) error {
 			if err != nil {
 				break // a leaf, or what bbolt will not take for a branch
 			}
+			if pageHeaderBytes+h.count*branchEntryBytes > int(h.size) {
+				return fmt.Errorf("page %d: %w", page, errDamaged)
+			}
 			var child [pageNumberBytes]byte
 			entry := h.at + pageHeaderBytes + int64(end(h.count))*branchEntryBytes
 			if _, err := b.file.ReadAt(child[:], entry+branchChildAt); err != nil {

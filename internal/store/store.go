@@ -182,9 +182,10 @@ func (s *Store) WasUnclean() bool { return s.unclean }
 func (s *Store) Damage() *Damage { return s.damage }
 
 // Healthy returns an error once a part of the file could not be read; it stays
-// until the daemon is restarted. It returns one while the file is not in its place. While there is no room worth speaking of it returns
-// STORAGE_FULL, also where that is not to be seen, as with a quota: if the last change
-// found none, or the file could not be reopened, it tries a small change itself.
+// until the daemon is restarted. It returns one while the file is not in its place.
+// While there is no room worth speaking of it returns STORAGE_FULL, also where that is
+// not to be seen, as with a quota: if the last change found none, or the file could not
+// be reopened, it tries a small change itself.
 func (s *Store) Healthy() error {
 	if err := s.sick.Load(); err != nil {
 		return *err
