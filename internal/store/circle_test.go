@@ -107,7 +107,7 @@ func TestABranchWithMoreEntriesThanItHasRoomForIsDamage(t *testing.T) {
 		binary.NativeEndian.PutUint64(p, uint64(page))
 		binary.NativeEndian.PutUint16(p[pageFlagsAt:], branchFlag)
 		binary.NativeEndian.PutUint16(p[pageCountAt:], count)
-		binary.NativeEndian.PutUint64(p[pageHeaderBytes+branchChildAt:], 1)
+		binary.NativeEndian.PutUint64(p[pageHeaderBytes+branchChildAt:], uint64(page+1))
 	}
 	path := testPath(t)
 	must(t, os.WriteFile(path, content, 0o600))
